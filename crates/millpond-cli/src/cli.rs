@@ -1,0 +1,60 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// GPU memory without a GPU: see what devices are made of, and run allocators on them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "millpond",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Devices are named sim:PROFILE (a100-80g, h100-80g, v100-16g, rtx4090-24g, p100-16g, or the path \
+                  of a profile file) and cuda:N. MILLPOND_DEVICE names the one that is used when none is given.\n\n\
+                  Exit codes: 0 done, 1 ran with a negative result, 2 bad input or usage.\n\n\
+                  Examples:\n  \
+                  millpond devices                            every device, and which is the default\n  \
+                  millpond devices --device sim:h100-80g      all figures of one, with their sources\n  \
+                  millpond devices --json                     the same for programs\n  \
+                  millpond completions bash > /etc/bash_completion.d/millpond"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the devices there are, or everything known of one
+    Devices(DevicesOptions),
+    /// Print a shell's completions, to be put where the shell looks for them
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all commands to a directory
+    Man {
+        /// Where to write millpond.1, millpond-devices.1, …
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesOptions {
+    /// Show all figures of this device, with their sources
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+/// `--json[=FILE]`, on every command that reports something.
+#[derive(Debug, Args)]
+pub(crate) struct JsonOption {
+    /// Print JSON, or write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub(crate) json: Option<String>,
+}

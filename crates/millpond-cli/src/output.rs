@@ -1,0 +1,52 @@
+//! How results are shown: tables for people, JSON for programs.
+
+use std::io::{ErrorKind, Write};
+
+use anyhow::{Context, Result};
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::cli::JsonOption;
+
+/// A table that fits the terminal, without colour or frame.
+pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// Prints a table without the blanks that fill its last column.
+pub(crate) fn print_table(table: &Table) -> Result<()> {
+    print(&table.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
+}
+
+/// Prints text to standard output.
+pub(crate) fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+impl JsonOption {
+    /// Writes the value where `--json` asks for it. `false`: it was not asked for.
+    pub(crate) fn write(&self, value: &impl serde::Serialize) -> Result<bool> {
+        let Some(place) = &self.json else { return Ok(false) };
+        let text = serde_json::to_string_pretty(value)? + "\n";
+        match place.as_str() {
+            "-" => print(&text)?,
+            path => std::fs::write(path, text).with_context(|| format!("cannot write '{path}'"))?,
+        }
+        Ok(true)
+    }
+}
+
+/// Whether the reader of our output has gone, which is no failure of ours.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .root_cause()
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

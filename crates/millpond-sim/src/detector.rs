@@ -1,0 +1,334 @@
+//! Finds work that uses memory it may not use.
+//!
+//! The detector sees executed work only: which physical bytes it read or wrote, and what came before
+//! it. It knows nothing of who allocates. Two accesses to one physical byte, one of them a write, that
+//! nothing orders are a race, even if this time they ran in a harmless order, and whatever addresses
+//! they used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond::driver::{DevicePtr, StreamId, TouchKind};
+
+use crate::order::{Epoch, Order};
+
+/// Findings after the first few say nothing new.
+const MOST_FINDINGS: usize = 64;
+
+/// Something that work did wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Finding {
+    /// Two accesses to the same bytes that nothing orders.
+    #[error("race on {bytes} bytes at {address}: {second} is not ordered after {first}")]
+    Race {
+        /// Where the second access saw them.
+        address: DevicePtr,
+        /// How many bytes they share.
+        bytes: u64,
+        /// The access that ran first.
+        first: Access,
+        /// The access that ran second.
+        second: Access,
+    },
+    /// Memory that had been freed on a stream was used by later work.
+    #[error("use of freed memory: {bytes} bytes at {address} by {by}, freed by {freed}")]
+    UseOfFreed {
+        /// Where.
+        address: DevicePtr,
+        /// How many bytes.
+        bytes: u64,
+        /// Who used them.
+        by: Access,
+        /// Who had freed them.
+        freed: Access,
+    },
+    /// Work touched an address behind which there is nothing, or nothing for it.
+    #[error("illegal address {address} by {by}: {reason}")]
+    IllegalAddress {
+        /// The first bad address.
+        address: DevicePtr,
+        /// Who touched it.
+        by: Access,
+        /// What is wrong there.
+        reason: String,
+    },
+}
+
+/// An access, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The kind of work.
+    pub work: &'static str,
+    /// The stream it ran on.
+    pub stream: StreamId,
+    /// When it ran, in virtual time.
+    pub at: Duration,
+    /// Read or write.
+    pub kind: TouchKind,
+}
+
+impl std::fmt::Display for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            TouchKind::Read => "read",
+            TouchKind::Write => "write",
+        };
+        write!(f, "{kind} by {} on stream {} at {:?}", self.work, self.stream.0, self.at)
+    }
+}
+
+/// Who is at work, and what came before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    pub(crate) epoch: Epoch,
+    pub(crate) order: Arc<Order>,
+    pub(crate) work: &'static str,
+    pub(crate) stream: StreamId,
+    pub(crate) at: u64,
+}
+
+impl Actor {
+    fn comes_after(&self, earlier: &Mark) -> bool {
+        earlier.epoch.stream == self.epoch.stream || self.order.covers(earlier.epoch)
+    }
+
+    pub(crate) fn access(&self, kind: TouchKind) -> Access {
+        let at = Duration::from_nanos(self.at);
+        Access { work: self.work, stream: self.stream, at, kind }
+    }
+}
+
+/// A past access. Small, since there is one for each stretch of memory.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    epoch: Epoch,
+    work: &'static str,
+    stream: StreamId,
+    at: u64,
+}
+
+impl Mark {
+    fn of(actor: &Actor) -> Mark {
+        Mark { epoch: actor.epoch, work: actor.work, stream: actor.stream, at: actor.at }
+    }
+
+    fn access(&self, kind: TouchKind) -> Access {
+        let at = Duration::from_nanos(self.at);
+        Access { work: self.work, stream: self.stream, at, kind }
+    }
+}
+
+/// What is remembered of a stretch of physical memory.
+#[derive(Clone, Debug)]
+struct Stretch {
+    end: u64,
+    last_write: Option<Mark>,
+    /// The latest read of each stream since the last write.
+    reads: Vec<Mark>,
+    /// The last write was a stream-ordered free.
+    freed: bool,
+}
+
+/// What an access means for the memory's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Use(TouchKind),
+    Allocate,
+    Free,
+}
+
+/// Stretches do not overlap; what no stretch covers was never touched since its frame was handed out.
+#[derive(Debug, Default)]
+pub(crate) struct Detector {
+    stretches: BTreeMap<u64, Stretch>,
+    findings: Vec<Finding>,
+}
+
+impl Detector {
+    pub(crate) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
+    }
+
+    pub(crate) fn report(&mut self, finding: Finding) {
+        if self.findings.len() < MOST_FINDINGS {
+            self.findings.push(finding);
+        }
+    }
+
+    /// `actor` touches `bytes` of physical memory at `start`, which it knows as `address`.
+    pub(crate) fn touch(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        address: DevicePtr,
+        effect: Effect,
+        actor: &Actor,
+    ) {
+        let end = start + bytes;
+        self.split_at(start);
+        self.split_at(end);
+        let mut cursor = start;
+        let mut gaps = Vec::new();
+        let mut findings = Vec::new();
+        for (&at, stretch) in self.stretches.range_mut(start..end) {
+            if at > cursor {
+                gaps.push((cursor, at));
+            }
+            cursor = stretch.end;
+            let address = DevicePtr(address.0 + (at - start));
+            findings.extend(stretch.touch(at, address, effect, actor));
+        }
+        if cursor < end {
+            gaps.push((cursor, end));
+        }
+        for (gap, end) in gaps {
+            let mut stretch = Stretch { end, last_write: None, reads: Vec::new(), freed: false };
+            stretch.touch(gap, address, effect, actor);
+            self.stretches.insert(gap, stretch);
+        }
+        findings.into_iter().for_each(|finding| self.report(finding));
+    }
+
+    /// The driver has taken physical memory back: what comes next there is ordered by it.
+    pub(crate) fn forget(&mut self, start: u64, bytes: u64) {
+        if self.stretches.is_empty() {
+            return;
+        }
+        self.split_at(start);
+        self.split_at(start + bytes);
+        let mut rest = self.stretches.split_off(&start);
+        let mut after = rest.split_off(&(start + bytes));
+        self.stretches.append(&mut after);
+    }
+
+    fn split_at(&mut self, at: u64) {
+        let Some((_, stretch)) = self.stretches.range_mut(..at).next_back() else { return };
+        if stretch.end > at {
+            let upper = stretch.clone();
+            stretch.end = at;
+            self.stretches.insert(at, upper);
+        }
+    }
+}
+
+impl Stretch {
+    fn touch(
+        &mut self,
+        start: u64,
+        address: DevicePtr,
+        effect: Effect,
+        actor: &Actor,
+    ) -> Option<Finding> {
+        let bytes = self.end - start;
+        let kind = match effect {
+            Effect::Use(kind) => kind,
+            Effect::Allocate | Effect::Free => TouchKind::Write,
+        };
+        let race =
+            |first: Access| Finding::Race { address, bytes, first, second: actor.access(kind) };
+        let unordered_write = self.last_write.filter(|write| !actor.comes_after(write));
+        let finding = if let Some(write) = unordered_write {
+            Some(race(write.access(TouchKind::Write)))
+        } else if self.freed && matches!(effect, Effect::Use(_)) {
+            let freed = self.last_write.expect("a free is a write").access(TouchKind::Write);
+            Some(Finding::UseOfFreed { address, bytes, by: actor.access(kind), freed })
+        } else if kind == TouchKind::Write {
+            self.reads
+                .iter()
+                .find(|read| !actor.comes_after(read))
+                .map(|read| race(read.access(TouchKind::Read)))
+        } else {
+            None
+        };
+        let mark = Mark::of(actor);
+        match effect {
+            Effect::Use(TouchKind::Read) => {
+                match self.reads.iter_mut().find(|read| read.epoch.stream == mark.epoch.stream) {
+                    Some(read) => *read = mark,
+                    None => self.reads.push(mark),
+                }
+            }
+            Effect::Use(TouchKind::Write) => self.written(mark),
+            Effect::Allocate => {
+                self.written(mark);
+                self.freed = false;
+            }
+            Effect::Free => {
+                self.written(mark);
+                self.freed = true;
+            }
+        }
+        finding
+    }
+
+    fn written(&mut self, mark: Mark) {
+        self.last_write = Some(mark);
+        self.reads.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::StreamIndex;
+
+    fn actor(stream: u32, seq: u64, order: Order) -> Actor {
+        let epoch = Epoch { stream: StreamIndex(stream), seq };
+        let stream = StreamId(u64::from(stream));
+        Actor { epoch, order: Arc::new(order), work: "work", stream, at: seq }
+    }
+
+    fn write(detector: &mut Detector, start: u64, bytes: u64, actor: &Actor) {
+        let effect = Effect::Use(TouchKind::Write);
+        detector.touch(start, bytes, DevicePtr(start), effect, actor);
+    }
+
+    #[test]
+    fn only_what_nothing_orders_is_a_race() {
+        let mut detector = Detector::default();
+        let first = actor(1, 1, Order::default());
+        write(&mut detector, 0, 100, &first);
+        write(&mut detector, 50, 10, &actor(1, 2, Order::default()));
+        let mut after = Order::default();
+        after.add(Epoch { stream: StreamIndex(1), seq: 2 });
+        write(&mut detector, 0, 100, &actor(2, 3, after));
+        assert_eq!(detector.findings(), []);
+        write(&mut detector, 90, 20, &actor(3, 4, Order::default()));
+        assert!(matches!(
+            detector.findings(),
+            [Finding::Race { address: DevicePtr(90), bytes: 10, .. }]
+        ));
+    }
+
+    #[test]
+    fn reads_do_not_race_with_reads_but_with_the_next_write() {
+        let mut detector = Detector::default();
+        for stream in 1..4 {
+            let reader = actor(stream, u64::from(stream), Order::default());
+            detector.touch(0, 8, DevicePtr(0), Effect::Use(TouchKind::Read), &reader);
+        }
+        assert_eq!(detector.findings(), []);
+        write(&mut detector, 0, 8, &actor(1, 9, Order::default()));
+        assert_eq!(detector.findings().len(), 1);
+    }
+
+    #[test]
+    fn use_after_a_free_in_the_same_stream_is_found() {
+        let mut detector = Detector::default();
+        let on_stream = |seq| actor(1, seq, Order::default());
+        detector.touch(0, 8, DevicePtr(0), Effect::Allocate, &on_stream(1));
+        write(&mut detector, 0, 8, &on_stream(2));
+        detector.touch(0, 8, DevicePtr(0), Effect::Free, &on_stream(3));
+        assert_eq!(detector.findings(), []);
+        write(&mut detector, 0, 8, &on_stream(4));
+        assert!(matches!(detector.take_findings()[..], [Finding::UseOfFreed { .. }]));
+        detector.forget(0, 4);
+        write(&mut detector, 0, 4, &actor(7, 5, Order::default()));
+        assert_eq!(detector.findings(), []);
+    }
+}

@@ -1,0 +1,679 @@
+//! The driver of the simulated GPU.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond::driver::{
+    Access, Advice, Call, CaptureMode, CaptureState, DeviceInfo, DevicePtr, Driver, DriverError,
+    DriverErrorKind, DriverPool, DriverResult, Event, EventTiming, Graph, Held, Kernel, Location,
+    MemoryInfo, PhysicalHandle, PhysicalProperties, PoolAttribute, PoolProperties, Stream,
+    StreamFlags, StreamId,
+};
+use parking_lot::MutexGuard;
+
+use crate::address_space::{Region, RegionKind};
+use crate::bytes::HostMemory;
+use crate::frames::FRAME_BYTES;
+use crate::gpu::SimGpu;
+use crate::machine::{EventState, Machine};
+use crate::residency::PageRange;
+use crate::stream_pool::Taker;
+use crate::vmm::{Refusal, Vmm};
+use crate::work::{Point, Work};
+
+const SMALL_HOST_ALIGN: u64 = 64 << 10;
+
+fn error<T>(call: Call, kind: DriverErrorKind, detail: impl Into<String>) -> DriverResult<T> {
+    Err(DriverError::with_detail(call, kind, detail))
+}
+
+fn invalid<T>(call: Call, detail: impl Into<String>) -> DriverResult<T> {
+    error(call, DriverErrorKind::InvalidValue, detail)
+}
+
+fn refused(call: Call) -> impl Fn(Refusal) -> DriverError {
+    move |(kind, detail)| DriverError::with_detail(call, kind, detail)
+}
+
+impl SimGpu {
+    fn enter(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
+        let mut machine = self.machine.lock();
+        machine.enter(call)?;
+        Ok(machine)
+    }
+}
+
+impl Machine {
+    fn mib_ns(&self, bytes: u64, per_mib_ns: f64) -> u64 {
+        (bytes as f64 / f64::from(1 << 20) * per_mib_ns) as u64
+    }
+
+    fn event(&mut self, call: Call, event: Event) -> DriverResult<&mut EventState> {
+        self.events.get_mut(&event).ok_or_else(|| {
+            let detail = format!("{:#x} is no event of this device", event.0);
+            DriverError::with_detail(call, DriverErrorKind::InvalidHandle, detail)
+        })
+    }
+
+    /// The point an event stands for, if the host may ask about it.
+    fn point_of(&mut self, call: Call, event: Event) -> DriverResult<Option<Arc<Point>>> {
+        if self.captures.has_event(event) {
+            return error(call, DriverErrorKind::CaptureUnsupported, "the event is in a capture");
+        }
+        Ok(self.event(call, event)?.point.clone())
+    }
+
+    fn take_host_memory(
+        &mut self,
+        call: Call,
+        kind: HostMemory,
+        bytes: usize,
+    ) -> DriverResult<DevicePtr> {
+        if bytes == 0 {
+            return invalid(call, "size 0");
+        }
+        let out_of_memory = || {
+            let detail = format!("{bytes} bytes of host memory asked for");
+            DriverError::with_detail(call, DriverErrorKind::OutOfMemory, detail)
+        };
+        let size = bytes as u64;
+        let rounded = size.checked_next_multiple_of(SMALL_HOST_ALIGN).ok_or_else(out_of_memory)?;
+        let align = if size < FRAME_BYTES { SMALL_HOST_ALIGN } else { FRAME_BYTES };
+        let start = self.bytes.take_host(kind, rounded, align).ok_or_else(out_of_memory)?;
+        let kind = match kind {
+            HostMemory::Managed => RegionKind::Managed,
+            HostMemory::Pinned => RegionKind::Pinned,
+        };
+        self.space.insert(start, Region { bytes: size, kind });
+        Ok(DevicePtr(start))
+    }
+
+    fn give_host_memory(&mut self, kind: HostMemory, start: u64) -> u64 {
+        let region = self.space.remove(start, "freed").expect("the caller looked it up");
+        self.bytes.give_host(kind, start, region.bytes.next_multiple_of(SMALL_HOST_ALIGN));
+        region.bytes
+    }
+
+    fn free_managed(&mut self, start: u64, bytes: u64) {
+        self.board.forget(PageRange::new(start, bytes, (start, start + bytes)));
+        let place = crate::bytes::Place::Managed(start);
+        self.detector.forget(place.physical(), bytes.next_multiple_of(SMALL_HOST_ALIGN));
+        self.give_host_memory(HostMemory::Managed, start);
+        self.managed_bytes -= bytes;
+    }
+}
+
+impl Driver for SimGpu {
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn memory_info(&self) -> DriverResult<MemoryInfo> {
+        let machine = self.enter(Call::MemoryInfo)?;
+        Ok(MemoryInfo {
+            free_bytes: machine.board.free_bytes() as usize,
+            total_bytes: machine.board.total_bytes() as usize,
+        })
+    }
+
+    fn held(&self) -> Held {
+        let machine = self.machine.lock();
+        Held {
+            plain_bytes: machine.plain.held_bytes() as usize,
+            physical_bytes: machine.vmm.held_bytes() as usize,
+            pool_bytes: machine.pools.held_bytes() as usize,
+            managed_bytes: machine.managed_bytes as usize,
+            pinned_bytes: machine.pinned_bytes as usize,
+        }
+    }
+
+    fn alloc(&self, bytes: usize) -> DriverResult<DevicePtr> {
+        let machine = &mut *self.enter(Call::Alloc)?;
+        if bytes == 0 {
+            return invalid(Call::Alloc, "size 0");
+        }
+        let size = bytes as u64;
+        let Machine { plain, space, board, now_ns, .. } = machine;
+        match plain.alloc(size, space, board, *now_ns) {
+            Some((start, ready)) => {
+                let growth = machine.mib_ns(size, machine.profile.alloc_mib_ns);
+                machine.now_ns = machine.now_ns.max(ready) + growth;
+                Ok(DevicePtr(start))
+            }
+            None => Err(machine.out_of_memory(Call::Alloc, bytes)),
+        }
+    }
+
+    fn free(&self, ptr: DevicePtr) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::Free)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        enum Kind {
+            Plain,
+            Managed,
+            Pool,
+        }
+        let (kind, bytes) = match machine.space.get(ptr.0) {
+            Some(Region { kind: RegionKind::Plain { .. }, bytes }) => (Kind::Plain, *bytes),
+            Some(Region { kind: RegionKind::Managed, bytes }) => (Kind::Managed, *bytes),
+            _ => match machine.pools.block(ptr.0) {
+                Some((_, bytes)) => (Kind::Pool, bytes),
+                None => return invalid(Call::Free, format!("{ptr} is no allocation")),
+            },
+        };
+        machine.wait_for_all(Call::Free)?;
+        match kind {
+            Kind::Plain => {
+                let extents = machine.plain.free(ptr.0, &mut machine.space);
+                machine.free_frames(&extents);
+            }
+            Kind::Managed => machine.free_managed(ptr.0, bytes),
+            Kind::Pool => machine.pools.free(ptr.0, None),
+        }
+        machine.now_ns += machine.mib_ns(bytes, machine.profile.free_mib_ns);
+        Ok(())
+    }
+
+    fn alloc_managed(&self, bytes: usize) -> DriverResult<DevicePtr> {
+        let mut machine = self.enter(Call::AllocManaged)?;
+        let ptr = machine.take_host_memory(Call::AllocManaged, HostMemory::Managed, bytes)?;
+        machine.managed_bytes += bytes as u64;
+        Ok(ptr)
+    }
+
+    fn prefetch(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        to: Location,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        let mut machine = self.enter(Call::Prefetch)?;
+        if bytes == 0 || machine.managed_range(ptr, bytes).is_none() {
+            return invalid(
+                Call::Prefetch,
+                format!("{bytes} bytes at {ptr} are not managed memory"),
+            );
+        }
+        machine.submit(Call::Prefetch, stream, Work::Prefetch { ptr, bytes, to })
+    }
+
+    fn advise(&self, ptr: DevicePtr, bytes: usize, advice: Advice) -> DriverResult<()> {
+        let mut machine = self.enter(Call::Advise)?;
+        let Some(range) = machine.managed_range(ptr, bytes).filter(|_| bytes > 0) else {
+            return invalid(Call::Advise, format!("{bytes} bytes at {ptr} are not managed memory"));
+        };
+        machine.board.change_blocks(range, |block| match advice {
+            Advice::ReadMostly(on) => block.read_mostly = on,
+            Advice::PreferredLocation(place) => block.prefers_host = place == Some(Location::Host),
+            Advice::AccessedByDevice(on) => block.remote = on,
+        });
+        Ok(())
+    }
+
+    fn alloc_pinned(&self, bytes: usize) -> DriverResult<DevicePtr> {
+        let mut machine = self.enter(Call::AllocPinned)?;
+        let ptr = machine.take_host_memory(Call::AllocPinned, HostMemory::Pinned, bytes)?;
+        machine.pinned_bytes += bytes as u64;
+        Ok(ptr)
+    }
+
+    fn free_pinned(&self, ptr: DevicePtr) -> DriverResult<()> {
+        let mut machine = self.enter(Call::FreePinned)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let Some(Region { kind: RegionKind::Pinned, .. }) = machine.space.get(ptr.0) else {
+            return invalid(Call::FreePinned, format!("{ptr} is no pinned allocation"));
+        };
+        machine.wait_for_all(Call::FreePinned)?;
+        let bytes = machine.give_host_memory(HostMemory::Pinned, ptr.0);
+        machine.detector.forget(crate::bytes::Place::Pinned(ptr.0).physical(), bytes);
+        machine.pinned_bytes -= bytes;
+        Ok(())
+    }
+
+    fn default_pool(&self) -> DriverResult<DriverPool> {
+        Ok(self.enter(Call::DefaultPool)?.default_pool)
+    }
+
+    fn create_pool(&self, properties: PoolProperties) -> DriverResult<DriverPool> {
+        Ok(self.enter(Call::CreatePool)?.pools.create(properties.max_bytes as u64))
+    }
+
+    fn destroy_pool(&self, pool: DriverPool) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::DestroyPool)?;
+        if pool == machine.default_pool {
+            return invalid(Call::DestroyPool, "the default pool stays");
+        }
+        if machine.pools.get(pool).is_none() {
+            return error(Call::DestroyPool, DriverErrorKind::InvalidHandle, "no such pool");
+        }
+        machine.pools.destroy(pool);
+        machine.run_until_now();
+        let freed = machine.pools.release_unused(&mut machine.space, machine.now_ns);
+        machine.free_frames(&freed);
+        Ok(())
+    }
+
+    fn pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute) -> DriverResult<u64> {
+        match self.enter(Call::PoolAttribute)?.pools.get(pool) {
+            Some(pool) => Ok(pool.attribute(attribute)),
+            None => error(Call::PoolAttribute, DriverErrorKind::InvalidHandle, "no such pool"),
+        }
+    }
+
+    fn set_pool_attribute(
+        &self,
+        pool: DriverPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> DriverResult<()> {
+        let call = Call::SetPoolAttribute;
+        let mut machine = self.enter(call)?;
+        let Some(pool) = machine.pools.get(pool) else {
+            return error(call, DriverErrorKind::InvalidHandle, "no such pool");
+        };
+        if pool.set_attribute(attribute, value) {
+            return Ok(());
+        }
+        invalid(call, "this attribute cannot be set to this value")
+    }
+
+    fn trim_pool(&self, pool: DriverPool, keep_bytes: usize) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::TrimPool)?;
+        machine.run_until_now();
+        let Some(pool) = machine.pools.get(pool) else {
+            return error(Call::TrimPool, DriverErrorKind::InvalidHandle, "no such pool");
+        };
+        let freed = pool.release_down_to(keep_bytes as u64, &mut machine.space, machine.now_ns);
+        machine.free_frames(&freed);
+        Ok(())
+    }
+
+    fn alloc_async(
+        &self,
+        bytes: usize,
+        pool: DriverPool,
+        stream: Stream,
+    ) -> DriverResult<DevicePtr> {
+        let call = Call::AllocAsync;
+        let machine = &mut *self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        if machine.pools.get(pool).is_none() {
+            return error(call, DriverErrorKind::InvalidHandle, "no such pool");
+        }
+        if bytes == 0 {
+            return invalid(call, "size 0");
+        }
+        if machine.captures.is_capturing(index) {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "allocation nodes are not modelled",
+            );
+        }
+        machine.run_until_now();
+        let Machine { pools, schedule, space, board, now_ns, .. } = machine;
+        let taker = Taker { stream: index, schedule, now: *now_ns };
+        let Some(block) = pools.alloc(pool, bytes as u64, &taker, space, board) else {
+            return Err(machine.out_of_memory(call, bytes));
+        };
+        machine.now_ns = machine.now_ns.max(block.ready);
+        for point in &block.wait_for {
+            machine.schedule.enqueue_wait(index, point, machine.now_ns);
+        }
+        let ptr = DevicePtr(block.start);
+        machine.submit(call, stream, Work::PoolAlloc { ptr, bytes })?;
+        Ok(ptr)
+    }
+
+    fn free_async(&self, ptr: DevicePtr, stream: Stream) -> DriverResult<()> {
+        let call = Call::FreeAsync;
+        let machine = &mut *self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let Some((_, bytes)) = machine.pools.block(ptr.0) else {
+            return invalid(call, format!("{ptr} is no stream-ordered allocation"));
+        };
+        machine.submit(call, stream, Work::PoolFree { ptr, bytes: bytes as usize })?;
+        let point = machine.schedule.enqueue_point(index, machine.now_ns);
+        machine.pools.free(ptr.0, Some(point));
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> DriverResult<DevicePtr> {
+        let machine = &mut *self.enter(Call::Reserve)?;
+        machine
+            .vmm
+            .reserve(bytes as u64, align as u64, &mut machine.space)
+            .map(DevicePtr)
+            .map_err(refused(Call::Reserve))
+    }
+
+    fn unreserve(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::Unreserve)?;
+        machine
+            .vmm
+            .unreserve(ptr.0, bytes as u64, &mut machine.space)
+            .map_err(refused(Call::Unreserve))
+    }
+
+    /// The model has no other processes and no network cards: properties change nothing.
+    fn create(
+        &self,
+        bytes: usize,
+        _properties: PhysicalProperties,
+    ) -> DriverResult<PhysicalHandle> {
+        let call = Call::Create;
+        let machine = &mut *self.enter(call)?;
+        Vmm::check_size(bytes as u64).map_err(refused(call))?;
+        if !machine.vmm.has_room_for_a_handle() {
+            return error(
+                call,
+                DriverErrorKind::OutOfMemory,
+                "no descriptor left for another handle",
+            );
+        }
+        match machine.board.claim(bytes as u64, machine.now_ns) {
+            Some((extents, ready)) => {
+                machine.now_ns = machine.now_ns.max(ready);
+                Ok(machine.vmm.add_handle(extents, bytes as u64))
+            }
+            None => Err(machine.out_of_memory(call, bytes)),
+        }
+    }
+
+    fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
+        let mut machine = self.enter(Call::Release)?;
+        let freed = machine.vmm.release(handle).map_err(refused(Call::Release))?;
+        machine.free_frames(&freed);
+        Ok(())
+    }
+
+    fn map(&self, ptr: DevicePtr, bytes: usize, handle: PhysicalHandle) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::Map)?;
+        machine.vmm.map(ptr.0, bytes as u64, handle, &mut machine.space).map_err(refused(Call::Map))
+    }
+
+    fn set_access(&self, ptr: DevicePtr, bytes: usize, access: Access) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::SetAccess)?;
+        machine
+            .vmm
+            .set_access(ptr.0, bytes as u64, access, &mut machine.space)
+            .map_err(refused(Call::SetAccess))
+    }
+
+    fn unmap(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()> {
+        let machine = &mut *self.enter(Call::Unmap)?;
+        machine.run_until_now();
+        let freed = machine
+            .vmm
+            .unmap(ptr.0, bytes as u64, &mut machine.space)
+            .map_err(refused(Call::Unmap))?;
+        machine.free_frames(&freed);
+        Ok(())
+    }
+
+    fn copy(
+        &self,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        let mut machine = self.enter(Call::Copy)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        machine.submit(Call::Copy, stream, Work::Copy { dst, src, bytes })
+    }
+
+    fn copy_to_device(&self, dst: DevicePtr, src: &[u8], stream: Stream) -> DriverResult<()> {
+        let mut machine = self.enter(Call::CopyToDevice)?;
+        if src.is_empty() {
+            return Ok(());
+        }
+        machine.submit(Call::CopyToDevice, stream, Work::CopyIn { dst, data: src.into() })
+    }
+
+    fn copy_to_host(&self, dst: &mut [u8], src: DevicePtr, stream: Stream) -> DriverResult<()> {
+        let call = Call::CopyToHost;
+        let machine = &mut *self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        if machine.captures.is_capturing(index) {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "copies that wait cannot be captured",
+            );
+        }
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let work = Work::CopyOut { src, bytes: dst.len() };
+        let epoch = machine.schedule.enqueue(index, work, machine.now_ns);
+        machine.wait_for_stream(call, index)?;
+        let data = machine.copied_out.remove(&epoch.seq).expect("the copy has run");
+        dst.copy_from_slice(&data);
+        Ok(())
+    }
+
+    fn memset(&self, dst: DevicePtr, value: u8, bytes: usize, stream: Stream) -> DriverResult<()> {
+        let mut machine = self.enter(Call::Memset)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        machine.submit(Call::Memset, stream, Work::Memset { dst, value, bytes })
+    }
+
+    fn launch(&self, kernel: &Kernel, stream: Stream) -> DriverResult<()> {
+        let mut machine = self.enter(Call::Launch)?;
+        machine.submit(Call::Launch, stream, Work::Kernel(Arc::new(kernel.clone())))
+    }
+
+    fn create_stream(&self, flags: StreamFlags) -> DriverResult<Stream> {
+        Ok(self.enter(Call::CreateStream)?.schedule.create(flags))
+    }
+
+    fn destroy_stream(&self, stream: Stream) -> DriverResult<()> {
+        let call = Call::DestroyStream;
+        if self.enter(call)?.schedule.destroy(stream) {
+            return Ok(());
+        }
+        error(
+            call,
+            DriverErrorKind::InvalidHandle,
+            format!("{:#x} was never created here", stream.0),
+        )
+    }
+
+    fn stream_id(&self, stream: Stream) -> DriverResult<StreamId> {
+        let mut machine = self.enter(Call::StreamId)?;
+        let index = machine.stream(Call::StreamId, stream)?;
+        Ok(machine.schedule.id(index))
+    }
+
+    fn synchronize_stream(&self, stream: Stream) -> DriverResult<()> {
+        let call = Call::SynchronizeStream;
+        let mut machine = self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        if machine.captures.is_capturing(index) {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "the stream is being captured",
+            );
+        }
+        machine.wait_for_stream(call, index)
+    }
+
+    fn query_stream(&self, stream: Stream) -> DriverResult<bool> {
+        let call = Call::QueryStream;
+        let mut machine = self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        if machine.captures.is_capturing(index) {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "the stream is being captured",
+            );
+        }
+        machine.run_until_now();
+        let last = machine.schedule.last_seq_of(index);
+        let done = machine.schedule.ran_up_to(index, last).is_some_and(|end| end <= machine.now_ns);
+        if done {
+            machine.schedule.host_saw_stream(index);
+        }
+        Ok(done)
+    }
+
+    fn synchronize_device(&self) -> DriverResult<()> {
+        self.enter(Call::SynchronizeDevice)?.wait_for_all(Call::SynchronizeDevice)
+    }
+
+    fn begin_capture(&self, stream: Stream, mode: CaptureMode) -> DriverResult<()> {
+        let call = Call::BeginCapture;
+        let mut machine = self.enter(call)?;
+        if stream == Stream::LEGACY {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "the legacy stream cannot be captured",
+            );
+        }
+        let index = machine.stream(call, stream)?;
+        machine.captures.begin(index, mode).map_err(|kind| DriverError::new(call, kind))
+    }
+
+    fn end_capture(&self, stream: Stream) -> DriverResult<Graph> {
+        let call = Call::EndCapture;
+        let mut machine = self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        machine.captures.end(index).map_err(|kind| DriverError::new(call, kind))
+    }
+
+    fn capture_state(&self, stream: Stream) -> DriverResult<CaptureState> {
+        let mut machine = self.enter(Call::CaptureState)?;
+        let index = machine.stream(Call::CaptureState, stream)?;
+        Ok(machine.captures.state(index))
+    }
+
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
+        Ok(self.enter(Call::ExchangeCaptureMode)?.captures.exchange_mode(mode))
+    }
+
+    fn launch_graph(&self, graph: Graph, stream: Stream) -> DriverResult<()> {
+        let call = Call::LaunchGraph;
+        let mut machine = self.enter(call)?;
+        let Some(work) = machine.captures.graph(graph) else {
+            return error(call, DriverErrorKind::InvalidHandle, "no such graph");
+        };
+        machine.submit(call, stream, Work::Graph(work))
+    }
+
+    fn destroy_graph(&self, graph: Graph) -> DriverResult<()> {
+        if self.enter(Call::DestroyGraph)?.captures.destroy_graph(graph) {
+            return Ok(());
+        }
+        error(Call::DestroyGraph, DriverErrorKind::InvalidHandle, "no such graph")
+    }
+
+    fn create_event(&self, timing: EventTiming) -> DriverResult<Event> {
+        let mut machine = self.enter(Call::CreateEvent)?;
+        machine.next_event += 1;
+        let event = Event(machine.next_event);
+        let timing = timing == EventTiming::Enabled;
+        machine.events.insert(event, EventState { point: None, timing });
+        Ok(event)
+    }
+
+    fn destroy_event(&self, event: Event) -> DriverResult<()> {
+        let mut machine = self.enter(Call::DestroyEvent)?;
+        machine.event(Call::DestroyEvent, event)?;
+        machine.events.remove(&event);
+        machine.captures.forget_event(event);
+        Ok(())
+    }
+
+    fn record_event(&self, event: Event, stream: Stream) -> DriverResult<()> {
+        let call = Call::RecordEvent;
+        let mut machine = self.enter(call)?;
+        machine.event(call, event)?;
+        let index = machine.stream(call, stream)?;
+        if machine.captures.is_capturing(index) {
+            let recorded = machine.captures.record_event(index, event);
+            return recorded.map_err(|kind| DriverError::new(call, kind));
+        }
+        machine.captures.forget_event(event);
+        let now = machine.now_ns;
+        let point = machine.schedule.enqueue_point(index, now);
+        machine.event(call, event)?.point = Some(point);
+        machine.run_until_now();
+        Ok(())
+    }
+
+    fn query_event(&self, event: Event) -> DriverResult<bool> {
+        let mut machine = self.enter(Call::QueryEvent)?;
+        let Some(point) = machine.point_of(Call::QueryEvent, event)? else { return Ok(true) };
+        machine.run_until_now();
+        let passed = point.has_passed_by(machine.now_ns);
+        if passed {
+            machine.schedule.host_saw(&point);
+        }
+        Ok(passed)
+    }
+
+    fn synchronize_event(&self, event: Event) -> DriverResult<()> {
+        let call = Call::SynchronizeEvent;
+        let mut machine = self.enter(call)?;
+        match machine.point_of(call, event)? {
+            Some(point) => machine.wait_for_point(call, &point),
+            None => Ok(()),
+        }
+    }
+
+    fn wait_event(&self, stream: Stream, event: Event) -> DriverResult<()> {
+        let call = Call::WaitEvent;
+        let mut machine = self.enter(call)?;
+        machine.event(call, event)?;
+        let index = machine.stream(call, stream)?;
+        if machine.captures.join(index, event) {
+            return Ok(());
+        }
+        if machine.captures.is_capturing(index) {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "a captured stream cannot wait for an event outside its capture",
+            );
+        }
+        if let Some(point) = machine.event(call, event)?.point.clone() {
+            let now = machine.now_ns;
+            machine.schedule.enqueue_wait(index, &point, now);
+            machine.run_until_now();
+        }
+        Ok(())
+    }
+
+    fn elapsed(&self, start: Event, end: Event) -> DriverResult<Duration> {
+        let call = Call::Elapsed;
+        let mut machine = self.enter(call)?;
+        let mut times = [0; 2];
+        for (time, event) in times.iter_mut().zip([start, end]) {
+            let state = machine.event(call, event)?;
+            let Some(point) = state.point.clone().filter(|_| state.timing) else {
+                return error(call, DriverErrorKind::InvalidHandle, "no time was recorded");
+            };
+            machine.run_until_now();
+            match point.passed_at().filter(|at| *at <= machine.now_ns) {
+                Some(at) => *time = at,
+                None => return Err(DriverError::new(call, DriverErrorKind::NotReady)),
+            }
+        }
+        Ok(Duration::from_nanos(times[1].saturating_sub(times[0])))
+    }
+}

@@ -1,0 +1,225 @@
+//! What happens when work's turn has come: its bytes move, its time passes, the detector looks on.
+
+use std::sync::Arc;
+
+use millpond::driver::{DevicePtr, Kernel, Location, Touch, TouchKind};
+
+use crate::address_space::RegionKind;
+use crate::bytes::{Place, Span};
+use crate::detector::{Actor, Effect, Finding};
+use crate::link::Direction;
+use crate::machine::Machine;
+use crate::residency::PageRange;
+use crate::schedule::Queued;
+use crate::work::Work;
+
+/// Work that touched what it may not. The device is lost.
+struct Lost;
+
+impl Machine {
+    /// Runs one piece of work at its time; returns when it ends.
+    pub(crate) fn execute(&mut self, queued: &Queued, at: u64) -> u64 {
+        let actor = Actor {
+            epoch: queued.epoch,
+            order: Arc::clone(&queued.order),
+            work: queued.work.name(),
+            stream: self.schedule.id(queued.epoch.stream),
+            at,
+        };
+        self.perform(&queued.work, actor).unwrap_or(at)
+    }
+
+    fn perform(&mut self, work: &Work, mut actor: Actor) -> Result<u64, Lost> {
+        match work {
+            Work::Record(_) | Work::Wait(_) => Ok(actor.at),
+            Work::Kernel(kernel) => self.run_kernel(kernel, &actor),
+            Work::Copy { dst, src, bytes } => self.run_copy(*dst, *src, *bytes, &actor),
+            Work::CopyIn { dst, data } => {
+                let spans = self.touch(Touch::write(*dst, data.len()), &actor)?;
+                self.bytes.write(&spans, data);
+                let ready = self.copied_over(&spans, actor.at);
+                Ok(self.move_over(Some(Direction::ToDevice), data.len(), ready))
+            }
+            Work::CopyOut { src, bytes } => {
+                let spans = self.touch(Touch::read(*src, *bytes), &actor)?;
+                let mut data = vec![0; *bytes];
+                self.bytes.read(&spans, &mut data);
+                self.copied_out.insert(actor.epoch.seq, data);
+                Ok(self.move_over(Some(Direction::ToHost), *bytes, actor.at))
+            }
+            Work::Memset { dst, value, bytes } => {
+                let spans = self.touch(Touch::write(*dst, *bytes), &actor)?;
+                let ready = self.fault_in(&spans, TouchKind::Write, actor.at);
+                self.bytes.fill(&spans, *value);
+                Ok(ready + self.kernel_ns(*bytes as u64))
+            }
+            Work::Prefetch { ptr, bytes, to } => {
+                let Some(range) = self.managed_range(*ptr, *bytes) else { return Ok(actor.at) };
+                Ok(match to {
+                    Location::Device => self.board.prefetch_to_device(range, actor.at),
+                    Location::Host => self.board.prefetch_to_host(range, actor.at),
+                })
+            }
+            Work::PoolAlloc { ptr, bytes } => {
+                self.mark(*ptr, *bytes, Effect::Allocate, &actor);
+                Ok(actor.at)
+            }
+            Work::PoolFree { ptr, bytes } => {
+                self.mark(*ptr, *bytes, Effect::Free, &actor);
+                Ok(actor.at)
+            }
+            Work::Graph(nodes) => {
+                for node in nodes.iter() {
+                    actor.work = node.name();
+                    actor.at = self.perform(node, actor.clone())?;
+                }
+                Ok(actor.at)
+            }
+        }
+    }
+
+    fn run_kernel(&mut self, kernel: &Kernel, actor: &Actor) -> Result<u64, Lost> {
+        let mut ready = actor.at;
+        let mut touched_bytes = 0;
+        let mut spans = Vec::new();
+        for touch in kernel.touches() {
+            let touched = self.touch(touch, actor)?;
+            ready = self.fault_in(&touched, touch.kind, ready);
+            touched_bytes += touch.bytes as u64;
+            spans.push(touched);
+        }
+        let mut least_ns = 0;
+        match kernel {
+            Kernel::Fill { value, .. } => self.bytes.fill_words(&spans[0], *value),
+            Kernel::Add { .. } => self.bytes.add_words(&spans[2], &spans[0], &spans[1]),
+            Kernel::Checksum { .. } => {
+                let sum = self.bytes.sum_words(&spans[0]);
+                self.bytes.write(&spans[1], &sum.to_le_bytes());
+            }
+            Kernel::Chase { entries, .. } => {
+                let mut table = vec![0; entries * 8];
+                self.bytes.read(&spans[0], &mut table);
+                let mut sum = 0_u64;
+                for entry in table.chunks_exact(8) {
+                    let target = DevicePtr(u64::from_le_bytes(entry.try_into().expect("8 bytes")));
+                    let found = self.touch(Touch::read(target, 8), actor)?;
+                    ready = self.fault_in(&found, TouchKind::Read, ready);
+                    let mut word = [0; 8];
+                    self.bytes.read(&found, &mut word);
+                    sum = sum.wrapping_add(u64::from_le_bytes(word));
+                }
+                touched_bytes += table.len() as u64;
+                self.bytes.write(&spans[1], &sum.to_le_bytes());
+            }
+            Kernel::Work { duration, .. } => {
+                least_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
+            }
+        }
+        Ok(ready + self.kernel_ns(touched_bytes).max(least_ns))
+    }
+
+    fn run_copy(
+        &mut self,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+        actor: &Actor,
+    ) -> Result<u64, Lost> {
+        let from = self.touch(Touch::read(src, bytes), actor)?;
+        let to = self.touch(Touch::write(dst, bytes), actor)?;
+        self.bytes.copy(&to, &from);
+        let ready = self.copied_over(&to, actor.at);
+        let on_host =
+            |spans: &[Span]| matches!(spans.first(), Some(Span { place: Place::Pinned(_), .. }));
+        let direction = match (on_host(&from), on_host(&to)) {
+            (true, false) => Some(Direction::ToDevice),
+            (false, true) => Some(Direction::ToHost),
+            _ => None,
+        };
+        Ok(self.move_over(direction, bytes, ready))
+    }
+
+    /// How long the device's own memory takes for `bytes`.
+    fn kernel_ns(&self, bytes: u64) -> u64 {
+        (bytes as f64 / self.profile.bandwidth * 1e9).max(self.profile.kernel_minimum_ns) as u64
+    }
+
+    /// A copy over the link, or inside the device where it reads and writes.
+    fn move_over(&mut self, direction: Option<Direction>, bytes: usize, ready: u64) -> u64 {
+        let ready = ready + self.profile.copy_setup_ns as u64;
+        match direction {
+            Some(direction) => self.board.transfer(direction, bytes as u64, ready).end,
+            None => ready + (2.0 * bytes as f64 / self.profile.bandwidth * 1e9) as u64,
+        }
+    }
+
+    /// Looks up what a touch means in bytes and shows it to the detector.
+    fn touch(&mut self, touch: Touch, actor: &Actor) -> Result<Vec<Span>, Lost> {
+        match self.space.resolve(touch.ptr, touch.bytes as u64, touch.kind) {
+            Ok(spans) => {
+                self.show(&spans, touch.ptr, Effect::Use(touch.kind), actor);
+                Ok(spans)
+            }
+            Err(violation) => {
+                let finding = Finding::IllegalAddress {
+                    address: violation.address,
+                    by: actor.access(touch.kind),
+                    reason: violation.reason,
+                };
+                self.lost = Some(finding.to_string());
+                self.detector.report(finding);
+                Err(Lost)
+            }
+        }
+    }
+
+    fn show(&mut self, spans: &[Span], ptr: DevicePtr, effect: Effect, actor: &Actor) {
+        let mut address = ptr;
+        for span in spans {
+            self.detector.touch(span.place.physical(), span.bytes, address, effect, actor);
+            address = DevicePtr(address.0 + span.bytes);
+        }
+    }
+
+    /// A block of a driver pool begins or ends its life.
+    fn mark(&mut self, ptr: DevicePtr, bytes: usize, effect: Effect, actor: &Actor) {
+        if let Ok(spans) = self.space.resolve(ptr, bytes as u64, TouchKind::Write) {
+            self.show(&spans, ptr, effect, actor);
+        }
+    }
+
+    /// The device touches spans: what of them is managed memory comes in first.
+    fn fault_in(&mut self, spans: &[Span], kind: TouchKind, now: u64) -> u64 {
+        let mut ready = now;
+        for span in spans {
+            if let Place::Managed(at) = span.place
+                && let Some(range) = self.managed_range(DevicePtr(at), span.bytes as usize)
+            {
+                ready = self.board.touch(range, kind == TouchKind::Write, ready);
+            }
+        }
+        ready
+    }
+
+    /// A copy has written spans: what of them is untouched managed memory is now on the device.
+    fn copied_over(&mut self, spans: &[Span], now: u64) -> u64 {
+        let mut ready = now;
+        for span in spans {
+            if let Place::Managed(at) = span.place
+                && let Some(range) = self.managed_range(DevicePtr(at), span.bytes as usize)
+            {
+                ready = self.board.populate(range, ready);
+            }
+        }
+        ready
+    }
+
+    /// A range of one managed allocation, in pages. None if it is not managed memory (any more).
+    pub(crate) fn managed_range(&self, ptr: DevicePtr, bytes: usize) -> Option<PageRange> {
+        let (start, region) = self.space.around(ptr.0)?;
+        let end = start + region.bytes;
+        let inside = ptr.0.checked_add(bytes as u64).is_some_and(|last| last <= end);
+        let managed = matches!(region.kind, RegionKind::Managed);
+        (managed && inside).then(|| PageRange::new(ptr.0, bytes as u64, (start, end)))
+    }
+}

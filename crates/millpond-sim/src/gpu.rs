@@ -1,0 +1,168 @@
+//! The simulated GPU as its users hold it: what can be asked of a model and not of a driver.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millpond::driver::{Call, DeviceInfo, DeviceKind, DevicePtr};
+use parking_lot::Mutex;
+
+use crate::board::ManagedTraffic;
+use crate::detector::Finding;
+use crate::fault_plan::Fault;
+use crate::frames::FRAME_BYTES;
+use crate::link::Direction;
+use crate::machine::Machine;
+use crate::{Profile, RunOrder};
+
+/// How managed memory that is not on the device gets there when a kernel touches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultModel {
+    /// As NVIDIA's driver does it: batches of faults, and what has become dense comes along.
+    #[default]
+    Driver,
+    /// As seed document 003 reckons: 4 KiB at a time, at a fixed price.
+    Naive,
+}
+
+/// How a simulation runs. The default is the device as its profile describes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimOptions {
+    /// What every random choice follows from.
+    pub seed: u64,
+    /// In which order streams run.
+    pub run_order: RunOrder,
+    /// How managed memory comes in.
+    pub fault_model: FaultModel,
+}
+
+/// A simulated GPU and its driver.
+///
+/// One lock guards the whole device, as one lock guards much of a real driver; the host has one clock,
+/// which every call of every thread moves on.
+#[derive(Debug)]
+pub struct SimGpu {
+    pub(crate) info: DeviceInfo,
+    pub(crate) machine: Mutex<Machine>,
+}
+
+impl SimGpu {
+    /// A device of this profile.
+    pub fn new(profile: Profile) -> SimGpu {
+        SimGpu::with_options(profile, SimOptions::default())
+    }
+
+    /// A device of this profile that runs as told.
+    pub fn with_options(profile: Profile, options: SimOptions) -> SimGpu {
+        static DEVICES: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the number only has to be different each time.
+        let device_number = DEVICES.fetch_add(1, Ordering::Relaxed);
+        let info = DeviceInfo {
+            name: format!("sim:{}", profile.name),
+            kind: DeviceKind::Simulated,
+            capacity_bytes: profile.capacity_bytes as usize,
+            granularity_bytes: profile.granularity_bytes as usize,
+            plain_granularity_bytes: profile.plain_granularity_bytes as usize,
+            virtual_memory: true,
+            memory_pools: true,
+            concurrent_managed_access: true,
+            copy_engines: profile.copy_engines as u32,
+            multiprocessors: profile.multiprocessors as u32,
+        };
+        SimGpu { info, machine: Mutex::new(Machine::new(profile, &options, device_number)) }
+    }
+
+    // Time.
+
+    /// The host's clock: what all calls so far have cost, and what the host has waited for.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.machine.lock().now_ns)
+    }
+
+    /// The host does something else for a while.
+    pub fn advance(&self, time: Duration) {
+        let mut machine = self.machine.lock();
+        machine.now_ns += u64::try_from(time.as_nanos()).expect("less than 584 years");
+        machine.run_until_now();
+    }
+
+    // What the detector found.
+
+    /// What work has done wrong so far, the first few things.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.machine.lock().detector.findings().to_vec()
+    }
+
+    /// As [`findings`](Self::findings), and forgets them.
+    pub fn take_findings(&self) -> Vec<Finding> {
+        self.machine.lock().detector.take_findings()
+    }
+
+    // Faults on demand.
+
+    /// Makes calls fail; counting begins anew. An empty plan fails none.
+    pub fn set_faults(&self, faults: &[Fault]) {
+        self.machine.lock().faults.set(faults);
+    }
+
+    /// Only calls made while the plan is armed (as it is at first) count and can fail.
+    pub fn arm_faults(&self, armed: bool) {
+        self.machine.lock().faults.armed = armed;
+    }
+
+    /// Calls counted since the plan was set.
+    pub fn counted_calls(&self) -> u64 {
+        self.machine.lock().faults.counted()
+    }
+
+    /// Calls made to fail since the plan was set.
+    pub fn injected_faults(&self) -> u64 {
+        self.machine.lock().faults.injected
+    }
+
+    /// The most physical handles there may be, to play a process short of descriptors.
+    pub fn limit_handles(&self, most: usize) {
+        self.machine.lock().vmm.handle_limit = most;
+    }
+
+    /// Another process takes device memory, in whole pages, as far as it is free. Returns how much it got.
+    pub fn steal(&self, bytes: usize) -> usize {
+        let machine = &mut *self.machine.lock();
+        let wanted = (bytes as u64).next_multiple_of(FRAME_BYTES).min(machine.board.free_bytes());
+        let Some((extents, _)) = machine.board.claim(wanted, machine.now_ns) else { return 0 };
+        machine.stolen.extend(extents);
+        wanted as usize
+    }
+
+    /// The other process gives everything back.
+    pub fn return_stolen(&self) {
+        let machine = &mut *self.machine.lock();
+        let stolen = std::mem::take(&mut machine.stolen);
+        machine.board.give_back(&stolen);
+    }
+
+    // Counters.
+
+    /// How often a call was made, failed ones too.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.machine.lock().calls[call as usize]
+    }
+
+    /// What managed memory has cost so far.
+    pub fn managed_traffic(&self) -> ManagedTraffic {
+        self.machine.lock().board.traffic()
+    }
+
+    /// Bytes of a managed range that are on the device.
+    pub fn resident_bytes(&self, ptr: DevicePtr, bytes: usize) -> usize {
+        let machine = self.machine.lock();
+        machine
+            .managed_range(ptr, bytes)
+            .map_or(0, |range| machine.board.resident_bytes(range) as usize)
+    }
+
+    /// Bytes moved over the link by everything so far: to the device, and to the host.
+    pub fn link_bytes(&self) -> (u64, u64) {
+        let machine = self.machine.lock();
+        (machine.board.link_bytes(Direction::ToDevice), machine.board.link_bytes(Direction::ToHost))
+    }
+}

@@ -1,0 +1,217 @@
+//! The whole state of a simulated device, and how its work runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millpond::driver::{
+    Call, DriverError, DriverErrorKind, DriverPool, DriverResult, Event, Stream,
+};
+
+use crate::Profile;
+use crate::address_space::AddressSpace;
+use crate::board::Board;
+use crate::bytes::Bytes;
+use crate::captures::Captures;
+use crate::detector::Detector;
+use crate::fault_plan::FaultPlan;
+use crate::frames::Extent;
+use crate::gpu::SimOptions;
+use crate::order::StreamIndex;
+use crate::plain_heap::PlainHeap;
+use crate::schedule::Schedule;
+use crate::stream_pool::StreamPools;
+use crate::vmm::Vmm;
+use crate::work::{Point, Work};
+
+/// An event: nothing, or the point it was last recorded at.
+#[derive(Debug, Default)]
+pub(crate) struct EventState {
+    pub(crate) point: Option<Arc<Point>>,
+    pub(crate) timing: bool,
+}
+
+/// Everything a device is. The host's clock is `now_ns`; the device's work has times of its own.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) profile: Profile,
+    pub(crate) now_ns: u64,
+    pub(crate) calls: [u64; Call::COUNT],
+    pub(crate) faults: FaultPlan,
+    pub(crate) board: Board,
+    pub(crate) space: AddressSpace,
+    pub(crate) plain: PlainHeap,
+    pub(crate) vmm: Vmm,
+    pub(crate) pools: StreamPools,
+    pub(crate) default_pool: DriverPool,
+    pub(crate) bytes: Bytes,
+    pub(crate) managed_bytes: u64,
+    pub(crate) pinned_bytes: u64,
+    pub(crate) schedule: Schedule,
+    pub(crate) events: HashMap<Event, EventState>,
+    pub(crate) next_event: u64,
+    pub(crate) captures: Captures,
+    pub(crate) detector: Detector,
+    /// What copies to the host have read, by the number of their work, until it is fetched.
+    pub(crate) copied_out: HashMap<u64, Vec<u8>>,
+    /// The device is lost: work touched what it may not.
+    pub(crate) lost: Option<String>,
+    /// Frames that another process has taken, for tests of what happens then.
+    pub(crate) stolen: Vec<Extent>,
+}
+
+impl Machine {
+    pub(crate) fn new(profile: Profile, options: &SimOptions, device_number: u64) -> Machine {
+        let capacity = profile.capacity_bytes as u64;
+        // Handles of different devices differ, so that a handle of another device is never taken for one.
+        let first_handle = (device_number + 1) << 40;
+        let mut pools = StreamPools::new(first_handle);
+        Machine {
+            board: Board::new(&profile, options.fault_model),
+            space: AddressSpace::new(device_number),
+            plain: PlainHeap::new(profile.plain_granularity_bytes as u64),
+            vmm: Vmm::new(first_handle),
+            default_pool: pools.create(0),
+            pools,
+            bytes: Bytes::new(capacity, (4 * capacity).max(1 << 30)),
+            managed_bytes: 0,
+            pinned_bytes: 0,
+            schedule: Schedule::new(first_handle, options.run_order, options.seed),
+            events: HashMap::new(),
+            next_event: first_handle,
+            captures: Captures::new(first_handle),
+            detector: Detector::default(),
+            copied_out: HashMap::new(),
+            lost: None,
+            stolen: Vec::new(),
+            now_ns: 0,
+            calls: [0; Call::COUNT],
+            faults: FaultPlan::default(),
+            profile,
+        }
+    }
+
+    // Calls.
+
+    /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.
+    pub(crate) fn enter(&mut self, call: Call) -> DriverResult<()> {
+        self.calls[call as usize] += 1;
+        self.now_ns += self.profile.latency_ns(call);
+        if let Some(reason) = &self.lost {
+            return Err(DriverError::with_detail(
+                call,
+                DriverErrorKind::IllegalAddress,
+                reason.clone(),
+            ));
+        }
+        self.faults.check(call)?;
+        self.captures.check(call).map_err(|kind| DriverError::new(call, kind))
+    }
+
+    /// The stream a handle means to this thread.
+    pub(crate) fn stream(&mut self, call: Call, stream: Stream) -> DriverResult<StreamIndex> {
+        self.schedule.find(stream).ok_or_else(|| {
+            let detail = format!("{:#x} is no stream of this device", stream.0);
+            DriverError::with_detail(call, DriverErrorKind::InvalidHandle, detail)
+        })
+    }
+
+    /// Queues work, or records it if the stream is being captured.
+    pub(crate) fn submit(&mut self, call: Call, stream: Stream, work: Work) -> DriverResult<()> {
+        let stream = self.stream(call, stream)?;
+        if self.captures.is_capturing(stream) {
+            return self.captures.record(stream, work).map_err(|kind| DriverError::new(call, kind));
+        }
+        self.schedule.enqueue(stream, work, self.now_ns);
+        self.run_until_now();
+        Ok(())
+    }
+
+    // Time.
+
+    /// Runs everything that can have begun by now.
+    pub(crate) fn run_until_now(&mut self) {
+        while self.schedule.next_at().is_some_and(|at| at <= self.now_ns) {
+            self.run_next();
+        }
+    }
+
+    fn run_next(&mut self) {
+        let Some((queued, at)) = self.schedule.take_next() else { return };
+        let stream = queued.epoch.stream;
+        let end = if self.lost.is_some() { at } else { self.execute(&queued, at) };
+        let passed = match &queued.work {
+            Work::Record(point) => Some(&**point),
+            _ => None,
+        };
+        self.schedule.finished(stream, end, passed);
+    }
+
+    /// The host waits for work of a stream up to a number.
+    fn wait_for(&mut self, stream: StreamIndex, seq: u64) {
+        let end = loop {
+            match self.schedule.ran_up_to(stream, seq) {
+                Some(end) => break end,
+                None => self.run_next(),
+            }
+        };
+        self.now_ns = self.now_ns.max(end);
+    }
+
+    /// The host waits for a point.
+    pub(crate) fn wait_for_point(&mut self, call: Call, point: &Point) -> DriverResult<()> {
+        while point.passed_at().is_none() {
+            self.run_next();
+        }
+        self.now_ns = self.now_ns.max(point.passed_at().unwrap_or(0));
+        self.schedule.host_saw(point);
+        self.after_sync(call)
+    }
+
+    /// The host waits for everything queued on a stream.
+    pub(crate) fn wait_for_stream(&mut self, call: Call, stream: StreamIndex) -> DriverResult<()> {
+        self.wait_for(stream, self.schedule.last_seq_of(stream));
+        self.schedule.host_saw_stream(stream);
+        self.after_sync(call)
+    }
+
+    /// The host waits for everything queued anywhere.
+    pub(crate) fn wait_for_all(&mut self, call: Call) -> DriverResult<()> {
+        while self.schedule.next_at().is_some() {
+            self.run_next();
+        }
+        self.now_ns = self.now_ns.max(self.schedule.all_idle_at());
+        self.schedule.host_saw_all();
+        self.after_sync(call)
+    }
+
+    /// Driver pools give back what they hold beyond their thresholds when the host synchronises.
+    fn after_sync(&mut self, call: Call) -> DriverResult<()> {
+        if let Some(reason) = &self.lost {
+            return Err(DriverError::with_detail(
+                call,
+                DriverErrorKind::IllegalAddress,
+                reason.clone(),
+            ));
+        }
+        let freed = self.pools.release_unused(&mut self.space, self.now_ns);
+        self.free_frames(&freed);
+        Ok(())
+    }
+
+    // Memory.
+
+    /// Frames nobody uses any more go back to the board, clean.
+    pub(crate) fn free_frames(&mut self, extents: &[Extent]) {
+        for extent in extents {
+            self.detector.forget(extent.start, extent.bytes);
+        }
+        self.bytes.forget(extents);
+        self.board.give_back(extents);
+    }
+
+    pub(crate) fn out_of_memory(&self, call: Call, bytes: usize) -> DriverError {
+        let (free, total) = (self.board.free_bytes(), self.board.total_bytes());
+        let detail = format!("{bytes} bytes asked for, {free} of {total} free");
+        DriverError::with_detail(call, DriverErrorKind::OutOfMemory, detail)
+    }
+}

@@ -1,0 +1,338 @@
+//! The driver's pools of stream-ordered memory.
+//!
+//! A block is taken and given back when the host calls, in the order of the calls; that its bytes are
+//! not used by two streams at once is a matter of points. A free range remembers the points of the
+//! frees that made it, and the reuse policies say which points may stand in the way of a taker.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millpond::driver::{DriverPool, PoolAttribute};
+
+use crate::address_space::{AddressSpace, Region, RegionKind, whole_frames};
+use crate::board::Board;
+use crate::frames::Extent;
+use crate::order::StreamIndex;
+use crate::schedule::Schedule;
+use crate::work::Point;
+
+/// Memory is taken from the device in pieces of at least this. Assumed; NVIDIA does not say.
+const CHUNK_BYTES: u64 = 32 << 20;
+const BLOCK_GRANULARITY: u64 = 512;
+
+/// A free range, and what must have happened before its bytes may be used again.
+#[derive(Debug)]
+struct FreeRange {
+    bytes: u64,
+    frees: Vec<Arc<Point>>,
+}
+
+impl FreeRange {
+    /// Keeps the newest free of each stream: the older ones came before it.
+    fn add_free(&mut self, point: Arc<Point>) {
+        match self.frees.iter_mut().find(|old| old.epoch.stream == point.epoch.stream) {
+            Some(old) if old.epoch.seq >= point.epoch.seq => {}
+            Some(old) => *old = point,
+            None => self.frees.push(point),
+        }
+    }
+}
+
+/// How a taker may come by a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reuse {
+    /// Nothing stands in the way.
+    Ready,
+    /// The taker has to wait for the points.
+    Wait,
+    No,
+}
+
+/// One pool. `reserved_bytes = Σ chunks`, and every chunk is made of free ranges and live blocks.
+#[derive(Debug)]
+pub(crate) struct StreamPool {
+    chunks: BTreeMap<u64, u64>,
+    free: BTreeMap<u64, FreeRange>,
+    max_bytes: u64,
+    release_threshold: u64,
+    follow_events: bool,
+    opportunistic: bool,
+    internal_dependencies: bool,
+    reserved_bytes: u64,
+    reserved_high: u64,
+    used_bytes: u64,
+    used_high: u64,
+    destroyed: bool,
+}
+
+/// What an allocation gets: an address, and the points that its stream must wait for first.
+pub(crate) struct PoolBlock {
+    pub(crate) start: u64,
+    pub(crate) wait_for: Vec<Arc<Point>>,
+    pub(crate) ready: u64,
+}
+
+/// Who asks for memory: work of this stream, from now on.
+pub(crate) struct Taker<'a> {
+    pub(crate) stream: StreamIndex,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) now: u64,
+}
+
+/// All pools and the blocks allocated from them.
+#[derive(Debug, Default)]
+pub(crate) struct StreamPools {
+    pools: HashMap<DriverPool, StreamPool>,
+    live: HashMap<u64, (DriverPool, u64)>,
+    next_handle: u64,
+}
+
+impl StreamPools {
+    pub(crate) fn new(first_handle: u64) -> StreamPools {
+        StreamPools { next_handle: first_handle, ..StreamPools::default() }
+    }
+
+    pub(crate) fn create(&mut self, max_bytes: u64) -> DriverPool {
+        self.next_handle += 1;
+        let pool = DriverPool(self.next_handle);
+        self.pools.insert(
+            pool,
+            StreamPool {
+                chunks: BTreeMap::new(),
+                free: BTreeMap::new(),
+                max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
+                release_threshold: 0,
+                follow_events: true,
+                opportunistic: true,
+                internal_dependencies: true,
+                reserved_bytes: 0,
+                reserved_high: 0,
+                used_bytes: 0,
+                used_high: 0,
+                destroyed: false,
+            },
+        );
+        pool
+    }
+
+    pub(crate) fn get(&mut self, pool: DriverPool) -> Option<&mut StreamPool> {
+        self.pools.get_mut(&pool).filter(|pool| !pool.destroyed)
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.pools.values().map(|pool| pool.reserved_bytes).sum()
+    }
+
+    /// The pool and size of a live block.
+    pub(crate) fn block(&self, start: u64) -> Option<(DriverPool, u64)> {
+        self.live.get(&start).copied()
+    }
+
+    pub(crate) fn alloc(
+        &mut self,
+        pool: DriverPool,
+        bytes: u64,
+        taker: &Taker<'_>,
+        space: &mut AddressSpace,
+        board: &mut Board,
+    ) -> Option<PoolBlock> {
+        let rounded = bytes.checked_next_multiple_of(BLOCK_GRANULARITY)?;
+        let state = self.pools.get_mut(&pool)?;
+        let mut ready = taker.now;
+        let mut found = state.find(rounded, taker, Reuse::Ready);
+        if found.is_none()
+            && let Some((start, at)) = state.grow(rounded, space, board, taker.now)
+        {
+            ready = at;
+            found = Some(start);
+        }
+        let found = found.or_else(|| state.find(rounded, taker, Reuse::Wait))?;
+        let wait_for = state.take(found, rounded);
+        state.used_bytes += rounded;
+        state.used_high = state.used_high.max(state.used_bytes);
+        self.live.insert(found, (pool, bytes));
+        Some(PoolBlock { start: found, wait_for, ready })
+    }
+
+    /// A block goes back to its pool, usable by others after `point`.
+    pub(crate) fn free(&mut self, start: u64, point: Option<Arc<Point>>) {
+        let (pool, bytes) = self.live.remove(&start).expect("the caller looked it up");
+        let pool = self.pools.get_mut(&pool).expect("pools outlive their blocks");
+        let rounded = bytes.next_multiple_of(BLOCK_GRANULARITY);
+        pool.used_bytes -= rounded;
+        pool.give(start, rounded, point);
+    }
+
+    /// A pool is no longer wanted; what is in use stays until it is freed.
+    pub(crate) fn destroy(&mut self, pool: DriverPool) {
+        if let Some(state) = self.pools.get_mut(&pool) {
+            state.destroyed = true;
+            state.release_threshold = 0;
+        }
+    }
+
+    /// After a synchronisation: gives back what pools hold unused beyond their thresholds.
+    pub(crate) fn release_unused(&mut self, space: &mut AddressSpace, now: u64) -> Vec<Extent> {
+        let mut freed = Vec::new();
+        for pool in self.pools.values_mut() {
+            freed.extend(pool.release_down_to(pool.release_threshold, space, now));
+        }
+        self.pools.retain(|_, pool| !(pool.destroyed && pool.chunks.is_empty()));
+        freed
+    }
+}
+
+impl StreamPool {
+    fn reuse(&self, range: &FreeRange, taker: &Taker<'_>) -> Reuse {
+        let in_the_way = range.frees.iter().any(|free| {
+            let same_stream = free.epoch.stream == taker.stream;
+            let ordered = self.follow_events && taker.schedule.covers(taker.stream, free.epoch);
+            let passed = self.opportunistic && free.has_passed_by(taker.now);
+            !(same_stream || ordered || passed)
+        });
+        match (in_the_way, self.internal_dependencies) {
+            (false, _) => Reuse::Ready,
+            (true, true) => Reuse::Wait,
+            (true, false) => Reuse::No,
+        }
+    }
+
+    /// The smallest free range that fits and may be had in the way allowed.
+    fn find(&self, bytes: u64, taker: &Taker<'_>, allowed: Reuse) -> Option<u64> {
+        self.free
+            .iter()
+            .filter(|(_, range)| range.bytes >= bytes)
+            .filter(|(_, range)| {
+                let reuse = self.reuse(range, taker);
+                reuse == Reuse::Ready || reuse == allowed
+            })
+            .min_by_key(|(_, range)| range.bytes)
+            .map(|(start, _)| *start)
+    }
+
+    /// Takes the front of a free range. What stood in the way must be waited for: an order that is
+    /// there already makes the wait free.
+    fn take(&mut self, start: u64, bytes: u64) -> Vec<Arc<Point>> {
+        let range = self.free.remove(&start).expect("just found");
+        if range.bytes > bytes {
+            let rest = FreeRange { bytes: range.bytes - bytes, frees: range.frees.clone() };
+            self.free.insert(start + bytes, rest);
+        }
+        range.frees
+    }
+
+    fn give(&mut self, start: u64, bytes: u64, point: Option<Arc<Point>>) {
+        let mut start = start;
+        let mut range = FreeRange { bytes, frees: Vec::new() };
+        point.into_iter().for_each(|point| range.add_free(point));
+        let same_chunk = |pool: &StreamPool, a: u64, b: u64| {
+            let chunk = |at: u64| pool.chunks.range(..=at).next_back().map(|(start, _)| *start);
+            chunk(a) == chunk(b)
+        };
+        if let Some((&before, left)) = self.free.range(..start).next_back()
+            && before + left.bytes == start
+            && same_chunk(self, before, start)
+        {
+            let left = self.free.remove(&before).expect("just found");
+            range.bytes += left.bytes;
+            left.frees.into_iter().for_each(|point| range.add_free(point));
+            start = before;
+        }
+        let end = start + range.bytes;
+        if self.free.contains_key(&end) && same_chunk(self, start, end) {
+            let right = self.free.remove(&end).expect("just found");
+            range.bytes += right.bytes;
+            right.frees.into_iter().for_each(|point| range.add_free(point));
+        }
+        self.free.insert(start, range);
+    }
+
+    fn grow(
+        &mut self,
+        bytes: u64,
+        space: &mut AddressSpace,
+        board: &mut Board,
+        now: u64,
+    ) -> Option<(u64, u64)> {
+        let needed = whole_frames(bytes)?;
+        let sizes = if needed < CHUNK_BYTES { vec![CHUNK_BYTES, needed] } else { vec![needed] };
+        for chunk_bytes in sizes {
+            if chunk_bytes > self.max_bytes.saturating_sub(self.reserved_bytes) {
+                continue;
+            }
+            let Some((extents, ready)) = board.claim(chunk_bytes, now) else { continue };
+            let Some(start) = space.take_addresses(chunk_bytes, 2 << 20) else {
+                board.give_back(&extents);
+                return None;
+            };
+            let kind = RegionKind::PoolChunk { extents };
+            space.insert(start, Region { bytes: chunk_bytes, kind });
+            self.chunks.insert(start, chunk_bytes);
+            self.free.insert(start, FreeRange { bytes: chunk_bytes, frees: Vec::new() });
+            self.reserved_bytes += chunk_bytes;
+            self.reserved_high = self.reserved_high.max(self.reserved_bytes);
+            return Some((start, ready));
+        }
+        None
+    }
+
+    /// Gives whole unused chunks back until no more than `keep_bytes` are held.
+    pub(crate) fn release_down_to(
+        &mut self,
+        keep_bytes: u64,
+        space: &mut AddressSpace,
+        now: u64,
+    ) -> Vec<Extent> {
+        let mut freed = Vec::new();
+        let chunks: Vec<(u64, u64)> =
+            self.chunks.iter().map(|(start, bytes)| (*start, *bytes)).collect();
+        for (start, bytes) in chunks {
+            if self.reserved_bytes <= keep_bytes {
+                break;
+            }
+            let unused = self.free.get(&start).is_some_and(|range| {
+                range.bytes == bytes && range.frees.iter().all(|free| free.has_passed_by(now))
+            });
+            if unused {
+                self.free.remove(&start);
+                self.chunks.remove(&start);
+                self.reserved_bytes -= bytes;
+                let region =
+                    space.remove(start, "given back by its pool").expect("chunks are regions");
+                space.give_addresses(start, bytes);
+                if let RegionKind::PoolChunk { extents } = region.kind {
+                    freed.extend(extents);
+                }
+            }
+        }
+        freed
+    }
+
+    pub(crate) fn attribute(&self, attribute: PoolAttribute) -> u64 {
+        match attribute {
+            PoolAttribute::ReleaseThreshold => self.release_threshold,
+            PoolAttribute::ReuseFollowEventDependencies => u64::from(self.follow_events),
+            PoolAttribute::ReuseAllowOpportunistic => u64::from(self.opportunistic),
+            PoolAttribute::ReuseAllowInternalDependencies => u64::from(self.internal_dependencies),
+            PoolAttribute::ReservedCurrent => self.reserved_bytes,
+            PoolAttribute::ReservedHigh => self.reserved_high,
+            PoolAttribute::UsedCurrent => self.used_bytes,
+            PoolAttribute::UsedHigh => self.used_high,
+        }
+    }
+
+    /// Sets an attribute; `false` if that value cannot be set.
+    pub(crate) fn set_attribute(&mut self, attribute: PoolAttribute, value: u64) -> bool {
+        let switch = value != 0;
+        match attribute {
+            PoolAttribute::ReleaseThreshold => self.release_threshold = value,
+            PoolAttribute::ReuseFollowEventDependencies => self.follow_events = switch,
+            PoolAttribute::ReuseAllowOpportunistic => self.opportunistic = switch,
+            PoolAttribute::ReuseAllowInternalDependencies => self.internal_dependencies = switch,
+            PoolAttribute::ReservedHigh if value == 0 => self.reserved_high = self.reserved_bytes,
+            PoolAttribute::UsedHigh if value == 0 => self.used_high = self.used_bytes,
+            _ => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,221 @@
+//! Virtual memory management: reservations, physical handles, mappings.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millpond::driver::{Access, DriverErrorKind, PhysicalHandle};
+
+use crate::address_space::{AddressSpace, Region, RegionKind};
+use crate::frames::{Extent, FRAME_BYTES};
+
+/// What was wrong with a request.
+pub(crate) type Refusal = (DriverErrorKind, &'static str);
+
+const fn invalid(why: &'static str) -> Refusal {
+    (DriverErrorKind::InvalidValue, why)
+}
+
+#[derive(Debug)]
+struct Physical {
+    extents: Arc<[Extent]>,
+    bytes: u64,
+    mappings: u32,
+    released: bool,
+}
+
+/// A handle's frames are held until it is released *and* nothing maps it.
+#[derive(Debug)]
+pub(crate) struct Vmm {
+    reservations: BTreeMap<u64, u64>,
+    handles: HashMap<PhysicalHandle, Physical>,
+    next_handle: u64,
+    held_bytes: u64,
+    /// The most handles there may be, to play a process that runs out of descriptors.
+    pub(crate) handle_limit: usize,
+}
+
+impl Vmm {
+    pub(crate) fn new(first_handle: u64) -> Vmm {
+        Vmm {
+            reservations: BTreeMap::new(),
+            handles: HashMap::new(),
+            next_handle: first_handle,
+            held_bytes: 0,
+            handle_limit: usize::MAX,
+        }
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    pub(crate) fn has_room_for_a_handle(&self) -> bool {
+        self.handles.len() < self.handle_limit
+    }
+
+    pub(crate) fn check_size(bytes: u64) -> Result<(), Refusal> {
+        match bytes {
+            0 => Err(invalid("size 0")),
+            _ if !bytes.is_multiple_of(FRAME_BYTES) => {
+                Err(invalid("size is not a multiple of the granularity"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn reserve(
+        &mut self,
+        bytes: u64,
+        align: u64,
+        space: &mut AddressSpace,
+    ) -> Result<u64, Refusal> {
+        Self::check_size(bytes)?;
+        if align != 0 && !align.is_power_of_two() {
+            return Err(invalid("alignment is not a power of two"));
+        }
+        let start = space
+            .take_addresses(bytes, align.max(FRAME_BYTES))
+            .ok_or((DriverErrorKind::OutOfMemory, "no such range of addresses is free"))?;
+        self.reservations.insert(start, bytes);
+        Ok(start)
+    }
+
+    pub(crate) fn unreserve(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        space: &mut AddressSpace,
+    ) -> Result<(), Refusal> {
+        if self.reservations.get(&start) != Some(&bytes) {
+            return Err(invalid("not a whole reservation"));
+        }
+        if space.beginning_in(start, bytes).next().is_some() {
+            return Err(invalid("something is still mapped in the reservation"));
+        }
+        self.reservations.remove(&start);
+        space.give_addresses(start, bytes);
+        Ok(())
+    }
+
+    pub(crate) fn add_handle(&mut self, extents: Vec<Extent>, bytes: u64) -> PhysicalHandle {
+        self.next_handle += 1;
+        let handle = PhysicalHandle(self.next_handle);
+        let physical = Physical { extents: extents.into(), bytes, mappings: 0, released: false };
+        self.handles.insert(handle, physical);
+        self.held_bytes += bytes;
+        handle
+    }
+
+    /// Lets go of a handle; returns the frames that are free now.
+    pub(crate) fn release(&mut self, handle: PhysicalHandle) -> Result<Arc<[Extent]>, Refusal> {
+        let physical = self.live(handle)?;
+        physical.released = true;
+        Ok(self.frames_if_gone(handle))
+    }
+
+    fn live(&mut self, handle: PhysicalHandle) -> Result<&mut Physical, Refusal> {
+        self.handles
+            .get_mut(&handle)
+            .filter(|physical| !physical.released)
+            .ok_or((DriverErrorKind::InvalidHandle, "no such physical memory"))
+    }
+
+    fn frames_if_gone(&mut self, handle: PhysicalHandle) -> Arc<[Extent]> {
+        let physical = &self.handles[&handle];
+        if !physical.released || physical.mappings > 0 {
+            return Arc::default();
+        }
+        let physical = self.handles.remove(&handle).expect("just found");
+        self.held_bytes -= physical.bytes;
+        physical.extents
+    }
+
+    pub(crate) fn map(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        handle: PhysicalHandle,
+        space: &mut AddressSpace,
+    ) -> Result<(), Refusal> {
+        if self.live(handle)?.bytes != bytes {
+            return Err(invalid("a mapping has the size of its handle"));
+        }
+        if !start.is_multiple_of(FRAME_BYTES) {
+            return Err(invalid("address is not a multiple of the granularity"));
+        }
+        let end = start.checked_add(bytes).ok_or(invalid("the range leaves the address space"))?;
+        let inside = self
+            .reservations
+            .range(..=start)
+            .next_back()
+            .is_some_and(|(first, length)| end <= first + length);
+        if !inside {
+            return Err(invalid("the range is not inside one reservation"));
+        }
+        let occupied =
+            space.around(start).is_some() || space.beginning_in(start, bytes).next().is_some();
+        if occupied {
+            return Err(invalid("something is mapped there already"));
+        }
+        let physical = self.live(handle)?;
+        physical.mappings += 1;
+        let extents = Arc::clone(&physical.extents);
+        let kind = RegionKind::Mapping { handle, extents, access: Access::None };
+        space.insert(start, Region { bytes, kind });
+        Ok(())
+    }
+
+    pub(crate) fn set_access(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        access: Access,
+        space: &mut AddressSpace,
+    ) -> Result<(), Refusal> {
+        for address in whole_mappings(start, bytes, space)? {
+            let region = space.get_mut(address).expect("just found");
+            if let RegionKind::Mapping { access: current, .. } = &mut region.kind {
+                *current = access;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmaps; returns the frames of released handles that nothing maps any more.
+    pub(crate) fn unmap(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        space: &mut AddressSpace,
+    ) -> Result<Vec<Extent>, Refusal> {
+        let mut freed = Vec::new();
+        for address in whole_mappings(start, bytes, space)? {
+            let region = space.remove(address, "unmapped").expect("just found");
+            let RegionKind::Mapping { handle, .. } = region.kind else { unreachable!("checked") };
+            self.handles.get_mut(&handle).expect("mapped handles stay").mappings -= 1;
+            freed.extend_from_slice(&self.frames_if_gone(handle));
+        }
+        Ok(freed)
+    }
+}
+
+/// The mappings that make up a range exactly.
+fn whole_mappings(start: u64, bytes: u64, space: &AddressSpace) -> Result<Vec<u64>, Refusal> {
+    Vmm::check_size(bytes)?;
+    let end = start.checked_add(bytes).ok_or(invalid("the range leaves the address space"))?;
+    let mut next = start;
+    let mut mappings = Vec::with_capacity(1);
+    while next < end {
+        match space.get(next) {
+            Some(Region { bytes, kind: RegionKind::Mapping { .. } }) => {
+                mappings.push(next);
+                next += bytes;
+            }
+            _ => return Err(invalid("the range is not made of whole mappings")),
+        }
+    }
+    if next != end {
+        return Err(invalid("the range ends inside a mapping"));
+    }
+    Ok(mappings)
+}

@@ -1,0 +1,74 @@
+//! What can be queued on a stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millpond::driver::{DevicePtr, Kernel, Location};
+
+use crate::order::{Epoch, Order};
+
+/// One piece of work.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Kernel(Arc<Kernel>),
+    Copy { dst: DevicePtr, src: DevicePtr, bytes: usize },
+    CopyIn { dst: DevicePtr, data: Arc<[u8]> },
+    CopyOut { src: DevicePtr, bytes: usize },
+    Memset { dst: DevicePtr, value: u8, bytes: usize },
+    Prefetch { ptr: DevicePtr, bytes: usize, to: Location },
+    PoolAlloc { ptr: DevicePtr, bytes: usize },
+    PoolFree { ptr: DevicePtr, bytes: usize },
+    Record(Arc<Point>),
+    Wait(Arc<Point>),
+    Graph(Arc<[Work]>),
+}
+
+impl Work {
+    /// How reports name it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Work::Kernel(kernel) => kernel.name(),
+            Work::Copy { .. } | Work::CopyIn { .. } | Work::CopyOut { .. } => "copy",
+            Work::Memset { .. } => "memset",
+            Work::Prefetch { .. } => "prefetch",
+            Work::PoolAlloc { .. } => "alloc_async",
+            Work::PoolFree { .. } => "free_async",
+            Work::Record(_) => "record_event",
+            Work::Wait(_) => "wait_event",
+            Work::Graph(_) => "graph",
+        }
+    }
+}
+
+const PENDING: u64 = u64::MAX;
+
+/// A point in a stream: passed once the work before it has run.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) epoch: Epoch,
+    /// What comes before the point in other streams.
+    pub(crate) order: Arc<Order>,
+    /// When it passed. Written once, under the device's lock; atomic only so that points can be shared.
+    passed_at: AtomicU64,
+}
+
+impl Point {
+    pub(crate) fn new(epoch: Epoch, order: Arc<Order>) -> Arc<Point> {
+        Arc::new(Point { epoch, order, passed_at: AtomicU64::new(PENDING) })
+    }
+
+    pub(crate) fn pass(&self, at: u64) {
+        // Relaxed: readers and the writer hold the device's lock.
+        self.passed_at.store(at, Ordering::Relaxed);
+    }
+
+    /// When the point passed, if the work before it has run.
+    pub(crate) fn passed_at(&self) -> Option<u64> {
+        let at = self.passed_at.load(Ordering::Relaxed);
+        (at != PENDING).then_some(at)
+    }
+
+    pub(crate) fn has_passed_by(&self, now: u64) -> bool {
+        self.passed_at().is_some_and(|at| at <= now)
+    }
+}

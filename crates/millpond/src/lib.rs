@@ -1,0 +1,30 @@
+//! GPU memory: one seam to the device, and allocators above it.
+//!
+//! - [`driver`] is the seam: the [`Driver`] trait that real CUDA and the simulated GPU implement.
+//!   Nothing above it knows which of the two it talks to.
+//! - [`resource`] is what allocates: the [`Resource`] trait and its implementations.
+//! - [`device`] is how people and programs name a device (`sim:a100-80g`, `cuda:0`).
+//!
+//! ```
+//! use std::sync::Arc;
+//! use millpond::{Driver, Resource, Stream, resource::Direct};
+//! use millpond_sim::{Profile, SimGpu};
+//!
+//! let gpu: Arc<dyn Driver> = Arc::new(SimGpu::new(Profile::named("a100-80g")?));
+//! let direct = Direct::new(Arc::clone(&gpu));
+//!
+//! let block = direct.allocate(1 << 20, Stream::LEGACY)?;
+//! assert_eq!(direct.usage().live_bytes, 1 << 20);
+//! direct.deallocate(block, 1 << 20, Stream::LEGACY)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod driver;
+pub mod nearest;
+pub mod resource;
+
+pub use driver::{DevicePtr, Driver, DriverError, Stream};
+pub use resource::{AllocError, FreeError, Resource, Usage};

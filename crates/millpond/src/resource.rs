@@ -1,0 +1,51 @@
+//! What allocates device memory.
+//!
+//! A [`Resource`] hands out blocks on streams and takes them back. Resources stack: one may take its
+//! memory from another. Every resource passes the same conformance suite, with the promises it makes.
+
+mod direct;
+mod error;
+mod usage;
+
+use std::sync::Arc;
+
+pub use direct::Direct;
+pub use error::{AllocError, FreeError, OutOfMemory, Recoverable};
+pub use usage::Usage;
+
+use crate::driver::{DevicePtr, Driver, Stream};
+
+/// Every block's address is a multiple of this.
+pub const ALIGNMENT: usize = 256;
+
+/// Something that allocates and frees device memory on streams.
+///
+/// # Stream order
+/// A block may be used by work queued on `stream` after [`allocate`](Self::allocate) returned, and by
+/// work of other streams that the user has ordered after that. It may be freed on a stream when all
+/// work that uses it is queued there or ordered before that point; the resource sees to it that
+/// whoever gets the memory next comes after.
+///
+/// Any thread may call anything at any time, and free what another has allocated.
+pub trait Resource: Send + Sync {
+    /// A block of at least `bytes`, aligned to [`ALIGNMENT`]. Zero bytes gives [`DevicePtr::NULL`].
+    ///
+    /// # Errors
+    /// On an error nothing has changed but what the resource holds unused.
+    fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError>;
+
+    /// Takes a block back. `bytes` is the size that was asked for. Null with any size does nothing.
+    ///
+    /// # Errors
+    /// Foreign, interior, already free, wrong size: the block, if there is one, is still its owner's.
+    fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError>;
+
+    /// What is held and what it took.
+    fn usage(&self) -> Usage;
+
+    /// Gives back what nobody holds; returns how many bytes that were.
+    fn trim(&self) -> usize;
+
+    /// The driver whose memory this is in the end.
+    fn driver(&self) -> &Arc<dyn Driver>;
+}

@@ -1,0 +1,147 @@
+//! Why a block could not be had, or not be given back.
+
+use crate::driver::{DevicePtr, DriverError};
+
+/// Why a block could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// Memory is out. Says what is held and what could be got back.
+    #[error(transparent)]
+    OutOfMemory(Box<OutOfMemory>),
+    /// No device could ever serve the size.
+    #[error(
+        "a block of {bytes} bytes exceeds what any device can address: check the size's arithmetic"
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The driver refused for a reason other than memory.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+impl AllocError {
+    /// Whether less memory asked for, or some given back, would have helped.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, AllocError::OutOfMemory(_) | AllocError::TooLarge { .. })
+    }
+}
+
+/// What the resource knew when memory ran out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "out of memory: {requested_bytes} bytes asked for, {live_bytes} live, {reserved_bytes} reserved, \
+     largest free {largest_free_bytes}, free on the device {device_free_bytes}; recoverable: {recoverable}"
+)]
+pub struct OutOfMemory {
+    /// What was asked for.
+    pub requested_bytes: usize,
+    /// What users hold.
+    pub live_bytes: usize,
+    /// What was taken from the driver.
+    pub reserved_bytes: usize,
+    /// The largest block that could have been had.
+    pub largest_free_bytes: usize,
+    /// What nobody, here or elsewhere, has taken from the device.
+    pub device_free_bytes: usize,
+    /// What each step of recovery would yield.
+    pub recoverable: Recoverable,
+}
+
+/// Bytes that each step of recovery would yield. All 0 means that memory really is out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Recoverable {
+    /// By emptying caches, other threads' too.
+    pub drain: usize,
+    /// By merging free neighbours.
+    pub merge: usize,
+    /// By waiting for work that still uses freed blocks.
+    pub wait: usize,
+    /// By moving free pages together.
+    pub r#move: usize,
+    /// By giving unused memory back to the driver.
+    pub release: usize,
+}
+
+impl std::fmt::Display for Recoverable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let steps = [
+            ("by draining caches", self.drain),
+            ("by merging", self.merge),
+            ("by waiting", self.wait),
+            ("by moving pages", self.r#move),
+            ("by releasing", self.release),
+        ];
+        let mut separator = "";
+        for (step, bytes) in steps.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            write!(f, "{separator}{bytes} {step}")?;
+            separator = ", ";
+        }
+        if separator.is_empty() {
+            f.write_str("nothing, free blocks or use a larger device")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Why a block could not be given back. It is still its owner's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FreeError {
+    /// The address is in no memory of this resource.
+    #[error("bad free of {ptr}: it is not from this resource, or was freed before")]
+    Foreign {
+        /// What was given.
+        ptr: DevicePtr,
+    },
+    /// The address is inside a block, not at its start.
+    #[error("bad free of {ptr}: it is inside the block at {block}, free that address instead")]
+    Interior {
+        /// What was given.
+        ptr: DevicePtr,
+        /// The start of the block around it.
+        block: DevicePtr,
+    },
+    /// The block was freed before.
+    #[error("bad free of {ptr}: the block is free already")]
+    AlreadyFree {
+        /// What was given.
+        ptr: DevicePtr,
+    },
+    /// The size is not the one the block was allocated with.
+    #[error("bad free of {ptr}: allocated with {allocated_bytes} bytes, freed with {given_bytes}")]
+    WrongSize {
+        /// What was given.
+        ptr: DevicePtr,
+        /// The size given with it.
+        given_bytes: usize,
+        /// The size it was allocated with.
+        allocated_bytes: usize,
+    },
+    /// The driver refused.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn out_of_memory_says_what_would_help() {
+        let error = OutOfMemory {
+            requested_bytes: 10,
+            recoverable: Recoverable { merge: 6, wait: 4, ..Default::default() },
+            ..Default::default()
+        };
+        assert!(error.to_string().ends_with("recoverable: 6 by merging, 4 by waiting"), "{error}");
+        assert!(
+            OutOfMemory::default()
+                .to_string()
+                .ends_with("nothing, free blocks or use a larger device")
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! What every resource must do, whatever it promises beyond that.
+//!
+//! A [`Subject`] is a resource, how to make it, and its [`Promises`]. Each check makes the resource
+//! afresh on a simulated GPU of its own, in adversarial order, and says what was wrong as an error.
+//! What a check needs of the resource beyond the basic rules is named in `Promises`.
+
+mod bad_frees;
+mod failures;
+mod lab;
+mod limits;
+mod program;
+mod seeds;
+mod threads;
+
+use std::sync::Arc;
+
+use millpond::{Driver, Resource};
+
+pub use bad_frees::{bad_frees, empty_blocks};
+pub use failures::every_call_failing;
+pub use lab::{Lab, Wrong};
+pub use limits::{coalesces, oom_complete, out_of_memory, returns_upstream, reuses_across_streams};
+pub use program::{programs, programs_until};
+pub use seeds::{Seeds, replay_command};
+pub use threads::threads;
+
+/// What a resource promises beyond the basic rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// Free neighbours become one: after everything is freed, a block of nearly all of it can be had.
+    pub coalesces: bool,
+    /// `trim` gives back everything that nobody holds.
+    pub returns_upstream: bool,
+    /// What was freed on one stream can be had on another without new memory.
+    pub reuses_across_streams: bool,
+    /// Out of memory is reported only when memory is out.
+    pub oom_complete: bool,
+}
+
+/// A resource under test.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// The name that replays it: the module of its tests.
+    pub name: &'static str,
+    /// Makes one.
+    pub make: fn(Arc<dyn Driver>) -> Box<dyn Resource>,
+    /// What it promises.
+    pub promises: Promises,
+}
+
+/// The tests of one resource: `conformance!(name, |driver| Resource::new(driver), Promises { … })`.
+///
+/// An optional last argument is the number of seeded programs to run, instead of 1,000.
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, $make:expr, $promises:expr) => {
+        $crate::conformance!($name, $make, $promises, 1_000);
+    };
+    ($name:ident, $make:expr, $promises:expr, $programs:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            use $crate::conformance as suite;
+
+            const SUBJECT: suite::Subject = suite::Subject {
+                name: stringify!($name),
+                make: |driver| {
+                    let make: fn(_) -> _ = $make;
+                    Box::new(make(driver))
+                },
+                promises: $promises,
+            };
+
+            $crate::conformance!(@checks
+                empty_blocks bad_frees out_of_memory coalesces returns_upstream
+                reuses_across_streams oom_complete every_call_failing threads
+            );
+
+            #[test]
+            fn programs() {
+                suite::programs(&SUBJECT, $programs).unwrap();
+            }
+        }
+    };
+    (@checks $($check:ident)*) => {
+        $(
+            #[test]
+            fn $check() {
+                suite::$check(&SUBJECT).unwrap();
+            }
+        )*
+    };
+}

@@ -1,0 +1,45 @@
+//! Every driver call that a resource makes fails once, and nothing is lost.
+
+use millpond_sim::Fault;
+use proptest::strategy::{Strategy, ValueTree};
+
+use super::Subject;
+use super::lab::{Lab, Wrong};
+use super::program::{program, run};
+use super::seeds::{Seeds, replay_command, runner};
+
+/// Programs to try, and calls of each to fail at most.
+const PROGRAMS: u64 = 8;
+const MOST_CALLS: u64 = 400;
+
+/// Runs a few programs again and again, each time with another of the resource's driver calls failing.
+///
+/// # Errors
+/// What was wrong, and the command that shows it again.
+pub fn every_call_failing(subject: &Subject) -> Result<(), Wrong> {
+    for seed in Seeds::first(PROGRAMS) {
+        let program =
+            program().new_tree(&mut runner(seed)).map_err(|reason| reason.to_string())?.current();
+        let mut lab = Lab::new(subject, seed);
+        lab.gpu.set_faults(&[]);
+        run(&mut lab, &program)?;
+        let calls = lab.gpu.counted_calls();
+        lab.close(subject.promises.returns_upstream)?;
+        for call in 0..calls.min(MOST_CALLS) {
+            let mut lab = Lab::new(subject, seed);
+            lab.gpu.set_faults(&[Fault::Nth(call)]);
+            let outcome = run(&mut lab, &program).and_then(|()| {
+                lab.gpu.set_faults(&[]);
+                lab.close(subject.promises.returns_upstream)
+            });
+            outcome.map_err(|wrong| {
+                let replay = replay_command(subject.name, "every_call_failing", seed);
+                format!(
+                    "{} with seed {seed}, driver call {call} failing: {wrong}\nreplay: {replay}",
+                    subject.name
+                )
+            })?;
+        }
+    }
+    Ok(())
+}

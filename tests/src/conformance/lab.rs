@@ -1,0 +1,382 @@
+//! A resource, a device, and a model of what must be true of both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond::driver::{
+    DevicePtr, Driver, EventTiming, Kernel, Stream, StreamFlags, StreamId, Touch,
+};
+use millpond::resource::ALIGNMENT;
+use millpond::{AllocError, FreeError, Resource};
+use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
+
+use super::Subject;
+
+/// What was wrong, in words.
+pub type Wrong = String;
+
+/// The device's memory in every check: small, so that it runs out quickly.
+pub(crate) const CAPACITY_BYTES: usize = 256 << 20;
+
+/// Streams that programs use. The first is the legacy default stream, the second the thread's own.
+pub(crate) const STREAMS: usize = 5;
+
+/// Bytes at either end of a block that really hold data.
+const EDGE_BYTES: usize = 256;
+
+/// A block that the model knows to be held.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Where it is.
+    pub ptr: DevicePtr,
+    /// What was asked for.
+    pub bytes: usize,
+    /// What its edges are filled with.
+    tag: u32,
+    /// The streams, by number, whose queued work may use it.
+    used_on: BTreeSet<usize>,
+}
+
+/// A sum that the device computes, and what it must be.
+struct Expected {
+    slot: usize,
+    sum: u64,
+    what: String,
+}
+
+/// One simulated device with one resource on it, and the model.
+pub struct Lab {
+    /// The device.
+    pub gpu: Arc<SimGpu>,
+    resource: Option<Box<dyn Resource>>,
+    streams: Vec<Stream>,
+    blocks: BTreeMap<DevicePtr, Block>,
+    order: Vec<DevicePtr>,
+    sums: DevicePtr,
+    expected: Vec<Expected>,
+    held_before: usize,
+    next_tag: u32,
+}
+
+const MOST_SUMS: usize = 4096;
+
+impl Lab {
+    /// A fresh device with the subject on it.
+    pub fn new(subject: &Subject, seed: u64) -> Lab {
+        let gpu = Arc::new(test_gpu(seed));
+        let driver: Arc<dyn Driver> = gpu.clone();
+        let sums = driver.alloc(MOST_SUMS * 8).expect("the device is empty");
+        let mut streams = vec![Stream::LEGACY, Stream::PER_THREAD];
+        while streams.len() < STREAMS {
+            streams.push(driver.create_stream(StreamFlags::NON_BLOCKING).expect("no faults yet"));
+        }
+        let held_before = driver.held().total_bytes();
+        gpu.arm_faults(false);
+        Lab {
+            resource: Some((subject.make)(driver)),
+            gpu,
+            streams,
+            blocks: BTreeMap::new(),
+            order: Vec::new(),
+            sums,
+            expected: Vec::new(),
+            held_before,
+            next_tag: 1,
+        }
+    }
+
+    /// The resource under test.
+    pub fn resource(&self) -> &dyn Resource {
+        self.resource.as_deref().expect("not closed yet")
+    }
+
+    /// A stream by its number.
+    pub fn stream(&self, number: usize) -> Stream {
+        self.streams[number % STREAMS]
+    }
+
+    /// Bytes that users hold, by the model.
+    pub fn live_bytes(&self) -> usize {
+        self.blocks.values().map(|block| block.bytes).sum()
+    }
+
+    /// A held block, by its number in order of allocation.
+    pub fn block(&self, number: usize) -> Option<Block> {
+        let ptr = self.order.get(number.checked_rem(self.order.len())?)?;
+        Some(self.blocks[ptr].clone())
+    }
+
+    /// Calls into the resource, the only ones that injected failures may hit.
+    fn calling<T>(&self, call: impl FnOnce(&dyn Resource) -> T) -> T {
+        self.gpu.arm_faults(true);
+        let answer = call(self.resource());
+        self.gpu.arm_faults(false);
+        answer
+    }
+
+    /// Allocates, checks the block against the model and fills it.
+    ///
+    /// The inner error is the resource's, which may be right; the outer one is what is wrong.
+    pub fn allocate(
+        &mut self,
+        bytes: usize,
+        stream: usize,
+    ) -> Result<Result<DevicePtr, AllocError>, Wrong> {
+        let handle = self.stream(stream);
+        let ptr = match self.calling(|resource| resource.allocate(bytes, handle)) {
+            Ok(ptr) => ptr,
+            Err(error) => {
+                self.check_books()?;
+                return Ok(Err(error));
+            }
+        };
+        if bytes == 0 {
+            return if ptr.is_null() { Ok(Ok(ptr)) } else { Err("zero bytes gave a block".into()) };
+        }
+        if ptr.is_null() || !ptr.is_aligned_to(ALIGNMENT) {
+            return Err(format!("block at {ptr} is not aligned to {ALIGNMENT}"));
+        }
+        let end = ptr.offset(bytes);
+        let before = self.blocks.range(..end).next_back();
+        if let Some((_, other)) = before.filter(|(_, other)| other.ptr.offset(other.bytes) > ptr) {
+            return Err(format!(
+                "blocks overlap: {bytes} bytes at {ptr}, {} bytes at {}",
+                other.bytes, other.ptr
+            ));
+        }
+        let block =
+            Block { ptr, bytes, tag: self.next_tag, used_on: BTreeSet::from([stream % STREAMS]) };
+        self.next_tag += 1;
+        self.fill(&block, handle)?;
+        self.blocks.insert(ptr, block);
+        self.order.push(ptr);
+        self.check_books()?;
+        Ok(Ok(ptr))
+    }
+
+    /// Reads a block on a stream, ordered after all earlier use of it.
+    pub fn read(&mut self, block: &Block, stream: usize) -> Result<(), Wrong> {
+        self.order_onto(block.ptr, stream)?;
+        let block = self.blocks[&block.ptr].clone();
+        self.sum(&block, self.stream(stream))
+    }
+
+    /// Frees a block on a stream, ordered after all use of it. The inner error is the resource's.
+    pub fn free(&mut self, block: &Block, stream: usize) -> Result<Result<(), FreeError>, Wrong> {
+        self.read(block, stream)?;
+        let handle = self.stream(stream);
+        let answer = self.calling(|resource| resource.deallocate(block.ptr, block.bytes, handle));
+        if answer.is_ok() {
+            self.blocks.remove(&block.ptr);
+            self.order.retain(|ptr| *ptr != block.ptr);
+        }
+        self.check_books()?;
+        Ok(answer)
+    }
+
+    /// Gives back what nobody holds.
+    pub fn trim(&mut self) -> Result<(), Wrong> {
+        let before = self.resource().usage().reserved_bytes;
+        let given_back = self.calling(|resource| resource.trim());
+        let after = self.resource().usage().reserved_bytes;
+        if before - after.min(before) != given_back {
+            return Err(format!(
+                "trim says it gave {given_back} bytes back, but reserved went from {before} to {after}"
+            ));
+        }
+        self.check_books()
+    }
+
+    /// Destroys a stream with work still queued, and creates one that gets its handle.
+    pub fn recycle_stream(&mut self, stream: usize) -> Result<(), Wrong> {
+        let number = stream % STREAMS;
+        if number < 2 {
+            return Ok(());
+        }
+        let users: Vec<DevicePtr> = self
+            .blocks
+            .values()
+            .filter(|block| block.used_on.contains(&number))
+            .map(|block| block.ptr)
+            .collect();
+        for ptr in users {
+            self.order_onto(ptr, 0)?;
+        }
+        let old = self.stream(number);
+        let old_id = self.driver_says(|gpu| gpu.stream_id(old))?;
+        self.driver_says(|gpu| gpu.destroy_stream(old))?;
+        let new = self.driver_says(|gpu| gpu.create_stream(StreamFlags::NON_BLOCKING))?;
+        let new_id: StreamId = self.driver_says(|gpu| gpu.stream_id(new))?;
+        assert!(new == old && new_id != old_id, "the device recycles handles");
+        self.streams[number] = new;
+        Ok(())
+    }
+
+    /// The host waits for a stream.
+    pub fn synchronize(&self, stream: usize) -> Result<(), Wrong> {
+        self.driver_says(|gpu| gpu.synchronize_stream(self.stream(stream)))
+    }
+
+    /// The host is busy elsewhere.
+    pub fn pass_time(&self, time: Duration) {
+        self.gpu.advance(time);
+    }
+
+    /// Makes `stream` the only one whose queued work uses the block.
+    fn order_onto(&mut self, ptr: DevicePtr, stream: usize) -> Result<(), Wrong> {
+        let number = stream % STREAMS;
+        let used_on = std::mem::take(&mut self.blocks.get_mut(&ptr).expect("held").used_on);
+        for other in used_on.into_iter().filter(|other| *other != number) {
+            self.driver_says(|gpu| {
+                let event = gpu.create_event(EventTiming::Disabled)?;
+                gpu.record_event(event, self.stream(other))?;
+                gpu.wait_event(self.stream(number), event)?;
+                gpu.destroy_event(event)
+            })?;
+        }
+        self.blocks.get_mut(&ptr).expect("held").used_on.insert(number);
+        Ok(())
+    }
+
+    /// Writes the whole block as the detector sees it, and its edges in fact.
+    fn fill(&self, block: &Block, stream: Stream) -> Result<(), Wrong> {
+        self.driver_says(|gpu| {
+            let touches = vec![Touch::write(block.ptr, block.bytes)];
+            gpu.launch(&Kernel::Work { touches, duration: Duration::ZERO }, stream)?;
+            for (dst, bytes) in edges(block) {
+                let kernel = Kernel::Fill { dst, value: block.tag, count: bytes / 4 };
+                gpu.launch(&kernel, stream)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the whole block as the detector sees it, and sums its edges in fact.
+    fn sum(&mut self, block: &Block, stream: Stream) -> Result<(), Wrong> {
+        self.driver_says(|gpu| {
+            let touches = vec![Touch::read(block.ptr, block.bytes)];
+            gpu.launch(&Kernel::Work { touches, duration: Duration::ZERO }, stream)
+        })?;
+        for (src, bytes) in edges(block) {
+            let slot = self.expected.len();
+            if slot == MOST_SUMS {
+                return Ok(());
+            }
+            let out = self.sums.offset(slot * 8);
+            self.driver_says(|gpu| gpu.launch(&Kernel::Checksum { src, bytes, out }, stream))?;
+            self.expected.push(Expected {
+                slot,
+                sum: u64::from(block.tag) * (bytes as u64 / 4),
+                what: format!(
+                    "{bytes} bytes at {src}, in the block of {} at {}",
+                    block.bytes, block.ptr
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn driver_says<T>(
+        &self,
+        call: impl FnOnce(&SimGpu) -> millpond::driver::DriverResult<T>,
+    ) -> Result<T, Wrong> {
+        call(&self.gpu).map_err(|error| {
+            let findings: Vec<String> =
+                self.gpu.findings().iter().map(ToString::to_string).collect();
+            format!("the device answers a right call with: {error}; {}", findings.join("; "))
+        })
+    }
+
+    /// The resource's account, the model and the driver's own books agree.
+    pub fn check_books(&self) -> Result<(), Wrong> {
+        let usage = self.resource().usage();
+        let live = self.live_bytes();
+        if (usage.live_bytes, usage.live_blocks) != (live, self.blocks.len()) {
+            return Err(format!(
+                "the resource says {} bytes in {} blocks are live, but it is {live} in {}",
+                usage.live_bytes,
+                usage.live_blocks,
+                self.blocks.len()
+            ));
+        }
+        let held = self.gpu.held().total_bytes() - self.held_before;
+        if usage.reserved_bytes != held {
+            return Err(format!(
+                "the resource says {} bytes are reserved, but the driver counts {held}",
+                usage.reserved_bytes
+            ));
+        }
+        if usage.reserved_bytes < usage.live_bytes
+            || usage.peak_live_bytes < usage.live_bytes
+            || usage.peak_reserved_bytes < usage.reserved_bytes
+        {
+            return Err(format!("the account contradicts itself: {usage:?}"));
+        }
+        self.check_findings()
+    }
+
+    fn check_findings(&self) -> Result<(), Wrong> {
+        match self.gpu.findings().first() {
+            Some(finding) => Err(finding.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs everything, and checks every sum the device computed.
+    pub fn settle(&mut self) -> Result<(), Wrong> {
+        self.driver_says(|gpu| gpu.synchronize_device())?;
+        self.check_findings()?;
+        let mut bytes = vec![0; self.expected.len() * 8];
+        self.driver_says(|gpu| gpu.copy_to_host(&mut bytes, self.sums, Stream::LEGACY))?;
+        for expected in self.expected.drain(..) {
+            let at = expected.slot * 8;
+            let sum = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+            if sum != expected.sum {
+                return Err(format!("{} changed while it was held", expected.what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees everything, and checks that nothing is left: after `trim` if the resource promises that, and
+    /// in any case when it is gone.
+    pub fn close(mut self, returns_upstream: bool) -> Result<(), Wrong> {
+        while let Some(block) = self.block(0) {
+            let stream = *block.used_on.first().expect("used where it was allocated");
+            self.free(&block, stream)?.map_err(|error| format!("the last free failed: {error}"))?;
+        }
+        self.settle()?;
+        self.trim()?;
+        let left = self.resource().usage().reserved_bytes;
+        if returns_upstream && left > 0 {
+            return Err(format!("nothing is held, but trim leaves {left} bytes reserved"));
+        }
+        self.resource = None;
+        let held = self.gpu.held().total_bytes();
+        if held != self.held_before {
+            return Err(format!(
+                "the resource is gone and left {} bytes behind",
+                held - self.held_before
+            ));
+        }
+        self.settle()
+    }
+}
+
+/// A small device in adversarial order.
+pub(crate) fn test_gpu(seed: u64) -> SimGpu {
+    let text = format!("base = 'v100-16g'\n[memory]\ncapacity = '{CAPACITY_BYTES}B'\n");
+    let profile = Profile::parse("conformance", &text).expect("a right profile");
+    let run_order = RunOrder::Adversarial;
+    SimGpu::with_options(profile, SimOptions { seed, run_order, ..SimOptions::default() })
+}
+
+/// The ends of a block, in words.
+fn edges(block: &Block) -> Vec<(DevicePtr, usize)> {
+    let words = block.bytes / 4 * 4;
+    if words <= 2 * EDGE_BYTES {
+        return if words == 0 { Vec::new() } else { vec![(block.ptr, words)] };
+    }
+    vec![(block.ptr, EDGE_BYTES), (block.ptr.offset(words - EDGE_BYTES), EDGE_BYTES)]
+}

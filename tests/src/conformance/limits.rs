@@ -1,0 +1,186 @@
+//! What happens when memory is nearly out, and what each promise means then.
+
+use super::Subject;
+use super::lab::{CAPACITY_BYTES, Lab, Wrong};
+use super::seeds::{Seeds, replay_command};
+
+const MIB: usize = 1 << 20;
+
+/// Blocks that are enough to fill caches, where memory need not be out.
+const MOST_BLOCKS: usize = 500;
+
+/// Allocates up to `most` blocks of a size on streams in turn, until memory is out.
+fn fill_up(lab: &mut Lab, bytes: usize, streams: &[usize], most: usize) -> Result<usize, Wrong> {
+    for count in 0..most {
+        match lab.allocate(bytes, streams[count % streams.len()])? {
+            Ok(_) => {}
+            Err(error) if error.is_out_of_memory() => return Ok(count),
+            Err(error) => return Err(format!("out of memory is reported as: {error}")),
+        }
+        if count > CAPACITY_BYTES / bytes {
+            return Err(format!("more blocks of {bytes} bytes than the device can hold"));
+        }
+    }
+    Ok(most)
+}
+
+fn free_all(lab: &mut Lab, streams: &[usize]) -> Result<(), Wrong> {
+    for count in 0.. {
+        let Some(block) = lab.block(count * 7) else { break };
+        let stream = streams[count % streams.len()];
+        lab.free(&block, stream)?.map_err(|error| format!("a right free was refused: {error}"))?;
+    }
+    Ok(())
+}
+
+fn expect(lab: &mut Lab, bytes: usize, stream: usize, when: &str) -> Result<(), Wrong> {
+    match lab.allocate(bytes, stream)? {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{when}, {bytes} bytes were refused: {error}")),
+    }
+}
+
+/// Running out is reported as such, explains itself, harms nothing, and ends when memory is freed.
+///
+/// # Errors
+/// What was wrong.
+pub fn out_of_memory(subject: &Subject) -> Result<(), Wrong> {
+    let mut lab = Lab::new(subject, 0);
+    for bytes in [usize::MAX, usize::MAX - 255, isize::MAX as usize, CAPACITY_BYTES + 1] {
+        match lab.allocate(bytes, 0)? {
+            Err(error) if error.is_out_of_memory() => {}
+            other => return Err(format!("{bytes} bytes gave {other:?}")),
+        }
+    }
+    let count = fill_up(&mut lab, 3 * MIB, &[2], usize::MAX)?;
+    if count < CAPACITY_BYTES / (8 * MIB) {
+        return Err(format!("memory was out after {count} blocks of 3 MiB"));
+    }
+    let message =
+        lab.allocate(64 * MIB, 2)?.err().map(|error| error.to_string()).unwrap_or_default();
+    if !message.contains("67108864") || !message.contains("live") {
+        return Err(format!("out of memory does not explain itself: {message}"));
+    }
+    let block = lab.block(count / 2).expect("many are held");
+    lab.free(&block, 2)?.map_err(|error| error.to_string())?;
+    expect(&mut lab, 3 * MIB, 2, "after one of its size was freed")?;
+    lab.close(subject.promises.returns_upstream)
+}
+
+/// After everything is freed, nearly all of it can be had as one block.
+///
+/// # Errors
+/// What was wrong.
+pub fn coalesces(subject: &Subject) -> Result<(), Wrong> {
+    let mut lab = Lab::new(subject, 1);
+    if !subject.promises.coalesces {
+        return Ok(());
+    }
+    for bytes in [MIB / 2 + 1, 5 * MIB] {
+        fill_up(&mut lab, bytes, &[2], usize::MAX)?;
+        free_all(&mut lab, &[2])?;
+        let reserved = lab.resource().usage().reserved_bytes;
+        let largest = if reserved == 0 { CAPACITY_BYTES * 3 / 4 } else { largest_chunk(&lab) };
+        expect(&mut lab, largest, 2, "after everything was freed")?;
+        free_all(&mut lab, &[2])?;
+    }
+    lab.close(subject.promises.returns_upstream)
+}
+
+/// What must be free in one piece: all of it, but for what the resource takes in separate pieces.
+fn largest_chunk(lab: &Lab) -> usize {
+    lab.resource().usage().largest_free_bytes.max(8 * MIB)
+}
+
+/// `trim` gives back everything that nobody holds, and what it gave back can be had by others.
+///
+/// # Errors
+/// What was wrong.
+pub fn returns_upstream(subject: &Subject) -> Result<(), Wrong> {
+    let mut lab = Lab::new(subject, 2);
+    if !subject.promises.returns_upstream {
+        return Ok(());
+    }
+    for bytes in [700, 100_000, 7 * MIB] {
+        for count in 0..24 {
+            expect(&mut lab, bytes, count % 5, "on a nearly empty device")?;
+        }
+        free_all(&mut lab, &[0, 1, 2, 3, 4])?;
+        lab.settle()?;
+        lab.trim()?;
+        let left = lab.resource().usage().reserved_bytes;
+        if left > 0 {
+            return Err(format!("nothing is held, but trim leaves {left} bytes reserved"));
+        }
+    }
+    lab.close(true)
+}
+
+/// What one stream has freed, another can have.
+///
+/// # Errors
+/// What was wrong.
+pub fn reuses_across_streams(subject: &Subject) -> Result<(), Wrong> {
+    let mut lab = Lab::new(subject, 3);
+    if !subject.promises.reuses_across_streams {
+        return Ok(());
+    }
+    for bytes in [2000, 300_000, 6 * MIB] {
+        let count = fill_up(&mut lab, bytes, &[2], MOST_BLOCKS)?;
+        free_all(&mut lab, &[2])?;
+        let reserved = lab.resource().usage().peak_reserved_bytes;
+        for _ in 0..count {
+            expect(&mut lab, bytes, 3, "after another stream freed as much")?;
+        }
+        let now = lab.resource().usage().peak_reserved_bytes;
+        if now > reserved {
+            return Err(format!(
+                "took {} new bytes although another stream's were free",
+                now - reserved
+            ));
+        }
+        free_all(&mut lab, &[3])?;
+    }
+    lab.close(subject.promises.returns_upstream)
+}
+
+/// Whatever was allocated and freed before, a request that fits into what is not live is served.
+///
+/// # Errors
+/// What was wrong, and the command that shows it again.
+pub fn oom_complete(subject: &Subject) -> Result<(), Wrong> {
+    if !subject.promises.oom_complete {
+        return Ok(());
+    }
+    /// What slabs and page rounding may cost of the whole, at the most.
+    const ALLOWANCE_BYTES: usize = 16 * MIB;
+    for seed in Seeds::first(50) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut lab = Lab::new(subject, seed);
+        for _ in 0..3 {
+            while lab.live_bytes() < CAPACITY_BYTES * 3 / 4 {
+                let bytes = 1 << rng.usize(8..23);
+                expect(
+                    &mut lab,
+                    bytes + rng.usize(0..bytes),
+                    rng.usize(0..5),
+                    "with a quarter free",
+                )?;
+            }
+            while lab.live_bytes() > CAPACITY_BYTES / 8 {
+                let block = lab.block(rng.usize(..)).expect("some are held");
+                lab.free(&block, rng.usize(0..5))?.map_err(|error| error.to_string())?;
+            }
+            let fits = CAPACITY_BYTES - lab.live_bytes() - ALLOWANCE_BYTES;
+            expect(&mut lab, fits, rng.usize(0..5), "although it fits into what is not live")
+                .map_err(|wrong| {
+                    format!(
+                        "seed {seed}: {wrong}\nreplay: {}",
+                        replay_command(subject.name, "oom_complete", seed)
+                    )
+                })?;
+        }
+        lab.settle()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Where the randomness comes from, and how to get the same again.
+
+use std::ops::Range;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// The seeds a check runs with: the first few, or the one in `MILLPOND_SEED`.
+#[derive(Clone, Debug)]
+pub struct Seeds(Range<u64>);
+
+impl Seeds {
+    /// The first `count` seeds, unless the environment names one.
+    ///
+    /// # Panics
+    /// If `MILLPOND_SEED` is not a number.
+    pub fn first(count: u64) -> Seeds {
+        match std::env::var("MILLPOND_SEED") {
+            Ok(text) => {
+                let seed = text.parse().expect("MILLPOND_SEED is a whole number");
+                Seeds(seed..seed + 1)
+            }
+            Err(_) => Seeds(0..count),
+        }
+    }
+}
+
+impl Iterator for Seeds {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0.next()
+    }
+}
+
+/// The command that runs one check of one resource again with one seed.
+pub fn replay_command(subject: &str, check: &str, seed: u64) -> String {
+    format!("MILLPOND_SEED={seed} cargo test -p millpond-tests {subject}::{check}")
+}
+
+/// A generator that gives the same for the same seed.
+pub(crate) fn runner(seed: u64) -> TestRunner {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config {
+        cases: 1,
+        max_shrink_iters: 2_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}

@@ -1,0 +1,84 @@
+use millpond::driver::{
+    CaptureMode, CaptureState, Driver, DriverErrorKind, EventTiming, Stream, StreamFlags,
+};
+
+use super::{expect_error, fill, words};
+
+/// Captured work runs when its graph is launched, each time, and not before.
+///
+/// # Panics
+/// If the driver does it wrong.
+pub fn capture_and_launch(driver: &dyn Driver) {
+    let [stream, side] = [(); 2].map(|()| driver.create_stream(StreamFlags::NON_BLOCKING).unwrap());
+    let [a, b] = [(); 2].map(|()| driver.alloc(4000).unwrap());
+    let event = driver.create_event(EventTiming::Disabled).unwrap();
+    fill(driver, a, 1, 1000, Stream::LEGACY);
+    driver.synchronize_device().unwrap();
+
+    driver.begin_capture(stream, CaptureMode::Global).unwrap();
+    assert!(matches!(driver.capture_state(stream), Ok(CaptureState::Active(_))));
+    assert_eq!(driver.capture_state(side), Ok(CaptureState::None));
+    fill(driver, a, 2, 1000, stream);
+    // An event carries the capture to another stream, and back.
+    driver.record_event(event, stream).unwrap();
+    driver.wait_event(side, event).unwrap();
+    assert_eq!(driver.capture_state(side), driver.capture_state(stream));
+    driver.copy(b, a, 4000, side).unwrap();
+    driver.record_event(event, side).unwrap();
+    driver.wait_event(stream, event).unwrap();
+    let graph = driver.end_capture(stream).unwrap();
+    assert_eq!(driver.capture_state(side), Ok(CaptureState::None));
+    assert_eq!(words(driver, a, 1000, stream), [1; 1000], "nothing has run yet");
+
+    for _ in 0..3 {
+        driver.memset(b, 0, 4000, stream).unwrap();
+        driver.launch_graph(graph, stream).unwrap();
+        assert_eq!(words(driver, b, 1000, stream), [2; 1000]);
+    }
+    driver.launch_graph(graph, stream).unwrap();
+    driver.destroy_graph(graph).unwrap();
+    expect_error(driver.launch_graph(graph, stream), DriverErrorKind::InvalidHandle);
+    driver.synchronize_device().unwrap();
+    driver.destroy_event(event).unwrap();
+    for ptr in [a, b] {
+        driver.free(ptr).unwrap();
+    }
+    for stream in [stream, side] {
+        driver.destroy_stream(stream).unwrap();
+    }
+}
+
+/// While a stream is captured, unsafe calls are refused and spoil the capture, unless this thread relaxed.
+///
+/// # Panics
+/// If the driver does it wrong.
+pub fn capture_forbids_and_allows(driver: &dyn Driver) {
+    let stream = driver.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let unsupported = DriverErrorKind::CaptureUnsupported;
+    expect_error(driver.begin_capture(Stream::LEGACY, CaptureMode::Global), unsupported);
+
+    driver.begin_capture(stream, CaptureMode::Global).unwrap();
+    expect_error(driver.alloc(4096), unsupported);
+    assert_eq!(driver.capture_state(stream), Ok(CaptureState::Invalidated));
+    expect_error(driver.end_capture(stream), DriverErrorKind::CaptureInvalidated);
+    assert_eq!(driver.capture_state(stream), Ok(CaptureState::None));
+
+    driver.begin_capture(stream, CaptureMode::Global).unwrap();
+    let was = driver.exchange_capture_mode(CaptureMode::Relaxed).unwrap();
+    assert_eq!(was, CaptureMode::Global);
+    let ptr = driver.alloc(4096).unwrap();
+    assert_eq!(driver.exchange_capture_mode(was).unwrap(), CaptureMode::Relaxed);
+    fill(driver, ptr, 6, 1000, stream);
+    let graph = driver.end_capture(stream).unwrap();
+    driver.launch_graph(graph, stream).unwrap();
+    assert_eq!(words(driver, ptr, 1000, stream), [6; 1000]);
+    driver.destroy_graph(graph).unwrap();
+
+    driver.begin_capture(stream, CaptureMode::ThreadLocal).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| driver.free(ptr).unwrap());
+    });
+    expect_error(driver.synchronize_stream(stream), unsupported);
+    let _ = driver.end_capture(stream);
+    driver.destroy_stream(stream).unwrap();
+}

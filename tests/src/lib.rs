@@ -1,0 +1,9 @@
+//! The conformance suites, and what they are tried on.
+//!
+//! - [`mod@conformance`]: what every resource must do. One line adds a resource ([`conformance!`]).
+//! - [`mod@driver_suite`]: what every driver must do.
+//! - [`broken`]: resources with planted bugs, which show that the suite finds them.
+
+pub mod broken;
+pub mod conformance;
+pub mod driver_suite;

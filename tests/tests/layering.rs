@@ -1,0 +1,112 @@
+//! The shape of the project: which crate may use which, and a few habits that a machine can check.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Which crates of ours a crate may depend on. A crate that is not here has no place yet: give it one.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("millpond", &[]),
+    ("millpond-share", &[]),
+    ("millpond-sim", &["millpond"]),
+    ("millpond-cuda", &["millpond"]),
+    ("millpond-simcuda", &["millpond", "millpond-sim"]),
+    ("millpond-capi", &["millpond", "millpond-cuda", "millpond-sim"]),
+    ("millpond-py", &["millpond", "millpond-cuda", "millpond-sim"]),
+    ("millpond-hook", &["millpond-share"]),
+    ("millpond-cli", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
+    // Not layers: they look at everything from outside, and nothing looks at them.
+    ("millpond-tests", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
+    ("millpond-bench", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
+    ("xtask", &[]),
+];
+
+/// What only tests and examples may use besides. The library's documentation shows it on a device.
+const MAY_USE_IN_TESTS: &[(&str, &[&str])] = &[("millpond", &["millpond-sim"])];
+
+/// The only places where unsafe code may be; the name of each says what for.
+const UNSAFE_MODULES: &[&str] = &["crates/millpond-sim/src/page_discard.rs"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is in the root")
+}
+
+#[test]
+fn crates_use_only_what_is_below_them() {
+    let metadata = MetadataCommand::new().current_dir(root()).no_deps().exec().unwrap();
+    let ours: BTreeSet<&str> = metadata.packages.iter().map(|p| p.name.as_str()).collect();
+    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    let in_tests: BTreeMap<&str, &[&str]> = MAY_USE_IN_TESTS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    let mut edges = 0;
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        let Some(below) = allowed.get(name) else {
+            wrong.push(format!("{name} has no place in the layers"));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|d| ours.contains(d.name.as_str())) {
+            edges += 1;
+            let used = dependency.name.as_str();
+            let for_tests = dependency.kind == DependencyKind::Development
+                && in_tests.get(name).is_some_and(|more| more.contains(&used));
+            if !below.contains(&used) && !for_tests {
+                wrong.push(format!("{name} may not use {used}"));
+            }
+        }
+    }
+    assert!(edges > 0, "cargo metadata shows no edges at all");
+    assert!(wrong.is_empty(), "{}; see ARCHITECTURE.md, Layers", wrong.join("; "));
+}
+
+fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn our_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for dir in ["crates", "tests", "bench", "xtask"] {
+        rust_files(&root().join(dir), &mut files);
+    }
+    assert!(files.len() > 20, "the files were not found");
+    files
+}
+
+#[test]
+fn unsafe_code_is_only_where_the_name_says_why() {
+    let keyword = concat!("un", "safe");
+    for file in our_files() {
+        let relative = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let uses = code.into_iter().any(|line| {
+            line.contains(&format!("{keyword} {{"))
+                || line.contains(&format!("{keyword} fn"))
+                || line.contains(&format!("{keyword} impl"))
+        });
+        assert!(
+            !uses || UNSAFE_MODULES.contains(&relative.as_str()),
+            "{relative} has {keyword} code: put it into a module whose name says why, and list that here"
+        );
+    }
+}
+
+#[test]
+fn files_are_named_after_what_they_are() {
+    for file in our_files() {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            !["utils", "util", "common", "helpers", "helper", "manager", "misc"].contains(&name),
+            "{} could hold anything: name it after what it holds",
+            file.display()
+        );
+    }
+}

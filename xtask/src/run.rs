@@ -1,0 +1,33 @@
+//! Running programs, in the project's root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// The project's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the root").to_owned()
+}
+
+/// `cargo` with arguments.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments);
+    command
+}
+
+/// Runs a program and fails if it does.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}").replace('"', "");
+    let status =
+        command.current_dir(root()).status().with_context(|| format!("cannot run {shown}"))?;
+    ensure!(status.success(), "{shown} failed: {status}");
+    Ok(())
+}
+
+/// Whether a program runs and succeeds, without its output.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    quiet.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
