@@ -13,7 +13,7 @@ mod pools;
 mod virtual_memory;
 
 pub use bad_input::bad_input;
-pub use captures::{capture_and_launch, capture_forbids_and_allows};
+pub use captures::{capture_and_launch, capture_forbids_and_allows, captures_keep_to_themselves};
 pub use copies::{copies_and_memsets, pinned_copies};
 pub use kernels::kernels_compute;
 pub use managed::{advice, managed_memory};
@@ -38,7 +38,7 @@ macro_rules! driver_suite {
                 mapping_rules aliases_share_bytes copies_and_memsets pinned_copies kernels_compute
                 events_order_streams events_tell_time legacy_stream_orders_blocking_streams
                 per_thread_streams_differ stream_handles_are_recycled_and_ids_are_not
-                capture_and_launch capture_forbids_and_allows bad_input
+                capture_and_launch capture_forbids_and_allows captures_keep_to_themselves bad_input
             );
         }
     };

@@ -147,6 +147,7 @@ impl Board {
             self.residency.arrive(index, missing);
             self.traffic.faulted_pages += missing.count() as u64;
             self.traffic.moved_in_bytes += moving;
+            self.link.count(Direction::ToDevice, moving);
         }
         time.round() as u64
     }
@@ -177,7 +178,8 @@ impl Board {
                 };
                 time = end;
             }
-            cursor = first;
+            // On, whatever was evicted meanwhile: the kernel has had the page it asked for.
+            cursor = first + PAGE_BYTES;
         }
         time.round() as u64
     }
@@ -234,6 +236,8 @@ impl Board {
         let mut end = now;
         for (index, pages) in range.blocks() {
             end = end.max(self.send_home(index, pages, now));
+            // A prefetch also gives pages a home that had none.
+            self.residency.populate_on_host(index, pages);
         }
         end
     }

@@ -10,6 +10,7 @@ use std::thread::ThreadId;
 use millpond::driver::{Call, CaptureId, CaptureMode, CaptureState, DriverErrorKind, Event, Graph};
 
 use crate::order::StreamIndex;
+use crate::schedule::LEGACY;
 use crate::work::Work;
 
 #[derive(Debug)]
@@ -17,8 +18,10 @@ struct Capture {
     origin: StreamIndex,
     mode: CaptureMode,
     thread: ThreadId,
-    streams: HashSet<StreamIndex>,
-    events: HashSet<Event>,
+    /// Streams with work that nothing leads back to the origin yet.
+    unjoined: HashSet<StreamIndex>,
+    /// Events that stand for points of the capture, and the stream of each.
+    events: HashMap<Event, StreamIndex>,
     work: Vec<Work>,
     invalidated: bool,
 }
@@ -93,8 +96,8 @@ impl Captures {
                 origin: stream,
                 mode,
                 thread: std::thread::current().id(),
-                streams: HashSet::from([stream]),
-                events: HashSet::new(),
+                unjoined: HashSet::new(),
+                events: HashMap::new(),
                 work: Vec::new(),
                 invalidated: false,
             },
@@ -104,12 +107,16 @@ impl Captures {
 
     pub(crate) fn end(&mut self, stream: StreamIndex) -> Result<Graph, DriverErrorKind> {
         let id = *self.by_stream.get(&stream).ok_or(DriverErrorKind::InvalidValue)?;
-        if self.active[&id].origin != stream {
+        let capture = &self.active[&id];
+        if capture.origin != stream {
             return Err(DriverErrorKind::InvalidValue);
+        }
+        if capture.mode != CaptureMode::Relaxed && capture.thread != std::thread::current().id() {
+            return Err(DriverErrorKind::CaptureUnsupported);
         }
         let capture = self.active.remove(&id).expect("just found");
         self.by_stream.retain(|_, of| *of != id);
-        if capture.invalidated {
+        if capture.invalidated || !capture.unjoined.is_empty() {
             return Err(DriverErrorKind::CaptureInvalidated);
         }
         self.next_id += 1;
@@ -125,9 +132,8 @@ impl Captures {
         work: Work,
     ) -> Result<(), DriverErrorKind> {
         let capture = self.capture_of(stream)?;
-        if matches!(work, Work::PoolAlloc { .. } | Work::PoolFree { .. }) {
-            capture.invalidated = true;
-            return Err(DriverErrorKind::CaptureUnsupported);
+        if stream != capture.origin {
+            capture.unjoined.insert(stream);
         }
         capture.work.push(work);
         Ok(())
@@ -145,7 +151,9 @@ impl Captures {
         stream: StreamIndex,
         event: Event,
     ) -> Result<(), DriverErrorKind> {
-        self.capture_of(stream)?.events.insert(event);
+        self.capture_of(stream)?;
+        self.forget_event(event);
+        self.capture_of(stream)?.events.insert(event, stream);
         Ok(())
     }
 
@@ -157,19 +165,63 @@ impl Captures {
     }
 
     pub(crate) fn has_event(&self, event: Event) -> bool {
-        self.active.values().any(|capture| capture.events.contains(&event))
+        self.active.values().any(|capture| capture.events.contains_key(&event))
     }
 
-    /// A stream that waits for a captured event joins that capture. `false`: the event is not captured.
-    pub(crate) fn join(&mut self, stream: StreamIndex, event: Event) -> bool {
-        let Some((id, capture)) =
-            self.active.iter_mut().find(|(_, capture)| capture.events.contains(&event))
-        else {
-            return false;
+    /// A stream that waits for a captured event joins that capture; what the event stands for is then joined
+    /// by that stream. `false`: neither the stream nor the event is captured.
+    pub(crate) fn wait(
+        &mut self,
+        stream: StreamIndex,
+        event: Event,
+    ) -> Result<bool, DriverErrorKind> {
+        let of_stream = self.by_stream.get(&stream).copied();
+        let of_event = self
+            .active
+            .iter()
+            .find(|(_, capture)| capture.events.contains_key(&event))
+            .map(|(id, _)| *id);
+        let id = match (of_stream, of_event) {
+            (None, None) => return Ok(false),
+            (None, Some(_)) if stream == LEGACY => return self.spoil(&[of_event]),
+            (None, Some(id)) => id,
+            (Some(one), Some(other)) if one == other => one,
+            // A capture can wait neither for what is outside it nor for another capture.
+            _ => return self.spoil(&[of_stream, of_event]),
         };
-        capture.streams.insert(stream);
-        self.by_stream.insert(stream, *id);
-        true
+        let capture = self.active.get_mut(&id).expect("just found");
+        let recorded_on = capture.events[&event];
+        if recorded_on != stream {
+            capture.unjoined.remove(&recorded_on);
+        }
+        if stream != capture.origin {
+            capture.unjoined.insert(stream);
+        }
+        self.by_stream.insert(stream, id);
+        Ok(true)
+    }
+
+    fn spoil<T>(&mut self, captures: &[Option<CaptureId>]) -> Result<T, DriverErrorKind> {
+        for id in captures.iter().flatten() {
+            self.active.get_mut(id).expect("an active capture").invalidated = true;
+        }
+        Err(DriverErrorKind::CaptureUnsupported)
+    }
+
+    /// A stream that is being captured was asked for something that cannot be captured.
+    pub(crate) fn refuse(&mut self, stream: StreamIndex) -> DriverErrorKind {
+        let id = self.by_stream.get(&stream).copied();
+        self.spoil::<()>(&[id]).expect_err("spoiling is refusing")
+    }
+
+    /// Work on the legacy stream would wait for every blocking stream, and a captured one cannot be waited for.
+    pub(crate) fn check_legacy(
+        &mut self,
+        is_blocking: impl Fn(StreamIndex) -> bool,
+    ) -> Result<(), DriverErrorKind> {
+        let harmed =
+            self.by_stream.iter().find(|(stream, _)| is_blocking(**stream)).map(|(_, id)| *id);
+        if harmed.is_some() { self.spoil(&[harmed]) } else { Ok(()) }
     }
 
     pub(crate) fn graph(&self, graph: Graph) -> Option<Arc<[Work]>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millpond::driver::{DevicePtr, StreamId, TouchKind};
 
-use crate::order::{Epoch, Order};
+use crate::order::{Epoch, Order, StreamIndex};
 
 /// Findings after the first few say nothing new.
 const MOST_FINDINGS: usize = 64;
@@ -194,6 +194,16 @@ impl Detector {
         findings.into_iter().for_each(|finding| self.report(finding));
     }
 
+    /// Memory of a pool that has no block in it yet is no better than freed.
+    pub(crate) fn mark_unallocated(&mut self, start: u64, bytes: u64, at: u64) {
+        // Number 0 comes before all work.
+        let epoch = Epoch { stream: StreamIndex(0), seq: 0 };
+        let nobody = Mark { epoch, work: "its pool, never allocated", stream: StreamId(0), at };
+        let end = start + bytes;
+        let stretch = Stretch { end, last_write: Some(nobody), reads: Vec::new(), freed: true };
+        self.stretches.insert(start, stretch);
+    }
+
     /// The driver has taken physical memory back: what comes next there is ordered by it.
     pub(crate) fn forget(&mut self, start: u64, bytes: u64) {
         if self.stretches.is_empty() {
@@ -201,9 +211,11 @@ impl Detector {
         }
         self.split_at(start);
         self.split_at(start + bytes);
-        let mut rest = self.stretches.split_off(&start);
-        let mut after = rest.split_off(&(start + bytes));
-        self.stretches.append(&mut after);
+        let gone: Vec<u64> =
+            self.stretches.range(start..start + bytes).map(|(at, _)| *at).collect();
+        for at in gone {
+            self.stretches.remove(&at);
+        }
     }
 
     fn split_at(&mut self, at: u64) {
@@ -275,7 +287,6 @@ impl Stretch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::StreamIndex;
 
     fn actor(stream: u32, seq: u64, order: Order) -> Actor {
         let epoch = Epoch { stream: StreamIndex(stream), seq };

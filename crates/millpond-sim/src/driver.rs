@@ -1,6 +1,7 @@
 //! The driver of the simulated GPU.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond::driver::{
@@ -17,6 +18,7 @@ use crate::frames::FRAME_BYTES;
 use crate::gpu::SimGpu;
 use crate::machine::{EventState, Machine};
 use crate::residency::PageRange;
+use crate::schedule::LEGACY;
 use crate::stream_pool::Taker;
 use crate::vmm::{Refusal, Vmm};
 use crate::work::{Point, Work};
@@ -40,6 +42,20 @@ impl SimGpu {
         let mut machine = self.machine.lock();
         machine.enter(call)?;
         Ok(machine)
+    }
+
+    fn enter_virtual_memory(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
+        if !self.info.virtual_memory {
+            return Err(DriverError::new(call, DriverErrorKind::NotSupported));
+        }
+        self.enter(call)
+    }
+
+    fn enter_pools(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
+        if !self.info.memory_pools {
+            return Err(DriverError::new(call, DriverErrorKind::NotSupported));
+        }
+        self.enter(call)
     }
 }
 
@@ -124,6 +140,12 @@ impl Driver for SimGpu {
             pool_bytes: machine.pools.held_bytes() as usize,
             managed_bytes: machine.managed_bytes as usize,
             pinned_bytes: machine.pinned_bytes as usize,
+            reservations: machine.vmm.reservations(),
+            handles: machine.vmm.handles(),
+            // The default pool was not created by anybody.
+            pools: machine.pools.len() - 1,
+            streams: machine.schedule.created(),
+            events: machine.events.len(),
         }
     }
 
@@ -137,7 +159,7 @@ impl Driver for SimGpu {
         match plain.alloc(size, space, board, *now_ns) {
             Some((start, ready)) => {
                 let growth = machine.mib_ns(size, machine.profile.alloc_mib_ns);
-                machine.now_ns = machine.now_ns.max(ready) + growth;
+                machine.now_ns = machine.now_ns.max(ready).saturating_add(growth);
                 Ok(DevicePtr(start))
             }
             None => Err(machine.out_of_memory(Call::Alloc, bytes)),
@@ -169,9 +191,15 @@ impl Driver for SimGpu {
                 machine.free_frames(&extents);
             }
             Kind::Managed => machine.free_managed(ptr.0, bytes),
-            Kind::Pool => machine.pools.free(ptr.0, None),
+            Kind::Pool => {
+                // The detector learns of the free as it does of any other: from work that runs.
+                let work = Work::PoolFree { ptr, bytes: bytes as usize };
+                machine.schedule.enqueue(LEGACY, work, machine.now_ns);
+                machine.wait_for_all(Call::Free)?;
+                machine.pools.free(ptr.0, None);
+            }
         }
-        machine.now_ns += machine.mib_ns(bytes, machine.profile.free_mib_ns);
+        machine.pass_time(machine.mib_ns(bytes, machine.profile.free_mib_ns));
         Ok(())
     }
 
@@ -235,15 +263,15 @@ impl Driver for SimGpu {
     }
 
     fn default_pool(&self) -> DriverResult<DriverPool> {
-        Ok(self.enter(Call::DefaultPool)?.default_pool)
+        Ok(self.enter_pools(Call::DefaultPool)?.default_pool)
     }
 
     fn create_pool(&self, properties: PoolProperties) -> DriverResult<DriverPool> {
-        Ok(self.enter(Call::CreatePool)?.pools.create(properties.max_bytes as u64))
+        Ok(self.enter_pools(Call::CreatePool)?.pools.create(properties.max_bytes as u64))
     }
 
     fn destroy_pool(&self, pool: DriverPool) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::DestroyPool)?;
+        let machine = &mut *self.enter_pools(Call::DestroyPool)?;
         if pool == machine.default_pool {
             return invalid(Call::DestroyPool, "the default pool stays");
         }
@@ -258,7 +286,7 @@ impl Driver for SimGpu {
     }
 
     fn pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute) -> DriverResult<u64> {
-        match self.enter(Call::PoolAttribute)?.pools.get(pool) {
+        match self.enter_pools(Call::PoolAttribute)?.pools.get(pool) {
             Some(pool) => Ok(pool.attribute(attribute)),
             None => error(Call::PoolAttribute, DriverErrorKind::InvalidHandle, "no such pool"),
         }
@@ -271,7 +299,7 @@ impl Driver for SimGpu {
         value: u64,
     ) -> DriverResult<()> {
         let call = Call::SetPoolAttribute;
-        let mut machine = self.enter(call)?;
+        let mut machine = self.enter_pools(call)?;
         let Some(pool) = machine.pools.get(pool) else {
             return error(call, DriverErrorKind::InvalidHandle, "no such pool");
         };
@@ -282,7 +310,7 @@ impl Driver for SimGpu {
     }
 
     fn trim_pool(&self, pool: DriverPool, keep_bytes: usize) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::TrimPool)?;
+        let machine = &mut *self.enter_pools(Call::TrimPool)?;
         machine.run_until_now();
         let Some(pool) = machine.pools.get(pool) else {
             return error(Call::TrimPool, DriverErrorKind::InvalidHandle, "no such pool");
@@ -299,7 +327,7 @@ impl Driver for SimGpu {
         stream: Stream,
     ) -> DriverResult<DevicePtr> {
         let call = Call::AllocAsync;
-        let machine = &mut *self.enter(call)?;
+        let machine = &mut *self.enter_pools(call)?;
         let index = machine.stream(call, stream)?;
         if machine.pools.get(pool).is_none() {
             return error(call, DriverErrorKind::InvalidHandle, "no such pool");
@@ -307,13 +335,7 @@ impl Driver for SimGpu {
         if bytes == 0 {
             return invalid(call, "size 0");
         }
-        if machine.captures.is_capturing(index) {
-            return error(
-                call,
-                DriverErrorKind::CaptureUnsupported,
-                "allocation nodes are not modelled",
-            );
-        }
+        machine.refuse_capture(call, index)?;
         machine.run_until_now();
         let Machine { pools, schedule, space, board, now_ns, .. } = machine;
         let taker = Taker { stream: index, schedule, now: *now_ns };
@@ -321,6 +343,9 @@ impl Driver for SimGpu {
             return Err(machine.out_of_memory(call, bytes));
         };
         machine.now_ns = machine.now_ns.max(block.ready);
+        for extent in &block.grown {
+            machine.detector.mark_unallocated(extent.start, extent.bytes, machine.now_ns);
+        }
         for point in &block.wait_for {
             machine.schedule.enqueue_wait(index, point, machine.now_ns);
         }
@@ -331,7 +356,7 @@ impl Driver for SimGpu {
 
     fn free_async(&self, ptr: DevicePtr, stream: Stream) -> DriverResult<()> {
         let call = Call::FreeAsync;
-        let machine = &mut *self.enter(call)?;
+        let machine = &mut *self.enter_pools(call)?;
         let index = machine.stream(call, stream)?;
         if ptr.is_null() {
             return Ok(());
@@ -339,6 +364,7 @@ impl Driver for SimGpu {
         let Some((_, bytes)) = machine.pools.block(ptr.0) else {
             return invalid(call, format!("{ptr} is no stream-ordered allocation"));
         };
+        machine.refuse_capture(call, index)?;
         machine.submit(call, stream, Work::PoolFree { ptr, bytes: bytes as usize })?;
         let point = machine.schedule.enqueue_point(index, machine.now_ns);
         machine.pools.free(ptr.0, Some(point));
@@ -346,7 +372,7 @@ impl Driver for SimGpu {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> DriverResult<DevicePtr> {
-        let machine = &mut *self.enter(Call::Reserve)?;
+        let machine = &mut *self.enter_virtual_memory(Call::Reserve)?;
         machine
             .vmm
             .reserve(bytes as u64, align as u64, &mut machine.space)
@@ -355,7 +381,7 @@ impl Driver for SimGpu {
     }
 
     fn unreserve(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::Unreserve)?;
+        let machine = &mut *self.enter_virtual_memory(Call::Unreserve)?;
         machine
             .vmm
             .unreserve(ptr.0, bytes as u64, &mut machine.space)
@@ -369,7 +395,7 @@ impl Driver for SimGpu {
         _properties: PhysicalProperties,
     ) -> DriverResult<PhysicalHandle> {
         let call = Call::Create;
-        let machine = &mut *self.enter(call)?;
+        let machine = &mut *self.enter_virtual_memory(call)?;
         Vmm::check_size(bytes as u64).map_err(refused(call))?;
         if !machine.vmm.has_room_for_a_handle() {
             return error(
@@ -388,19 +414,19 @@ impl Driver for SimGpu {
     }
 
     fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
-        let mut machine = self.enter(Call::Release)?;
+        let mut machine = self.enter_virtual_memory(Call::Release)?;
         let freed = machine.vmm.release(handle).map_err(refused(Call::Release))?;
         machine.free_frames(&freed);
         Ok(())
     }
 
     fn map(&self, ptr: DevicePtr, bytes: usize, handle: PhysicalHandle) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::Map)?;
+        let machine = &mut *self.enter_virtual_memory(Call::Map)?;
         machine.vmm.map(ptr.0, bytes as u64, handle, &mut machine.space).map_err(refused(Call::Map))
     }
 
     fn set_access(&self, ptr: DevicePtr, bytes: usize, access: Access) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::SetAccess)?;
+        let machine = &mut *self.enter_virtual_memory(Call::SetAccess)?;
         machine
             .vmm
             .set_access(ptr.0, bytes as u64, access, &mut machine.space)
@@ -408,8 +434,9 @@ impl Driver for SimGpu {
     }
 
     fn unmap(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::Unmap)?;
+        let machine = &mut *self.enter_virtual_memory(Call::Unmap)?;
         machine.run_until_now();
+        machine.check_running(ptr, bytes);
         let freed = machine
             .vmm
             .unmap(ptr.0, bytes as u64, &mut machine.space)
@@ -444,13 +471,7 @@ impl Driver for SimGpu {
         let call = Call::CopyToHost;
         let machine = &mut *self.enter(call)?;
         let index = machine.stream(call, stream)?;
-        if machine.captures.is_capturing(index) {
-            return error(
-                call,
-                DriverErrorKind::CaptureUnsupported,
-                "copies that wait cannot be captured",
-            );
-        }
+        machine.refuse_capture(call, index)?;
         if dst.is_empty() {
             return Ok(());
         }
@@ -479,16 +500,24 @@ impl Driver for SimGpu {
         Ok(self.enter(Call::CreateStream)?.schedule.create(flags))
     }
 
+    /// A stream that is being captured cannot be destroyed: its capture could never be ended.
     fn destroy_stream(&self, stream: Stream) -> DriverResult<()> {
         let call = Call::DestroyStream;
-        if self.enter(call)?.schedule.destroy(stream) {
+        let mut machine = self.enter(call)?;
+        let index = machine.stream(call, stream)?;
+        if machine.captures.is_capturing(index) {
+            return error(
+                call,
+                DriverErrorKind::CaptureUnsupported,
+                "the stream is being captured",
+            );
+        }
+        if machine.schedule.destroy(stream) {
+            // Relaxed: whoever learns that the stream is gone learns it by other means than this number.
+            self.stream_epoch.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        error(
-            call,
-            DriverErrorKind::InvalidHandle,
-            format!("{:#x} was never created here", stream.0),
-        )
+        error(call, DriverErrorKind::InvalidHandle, format!("{:#x} was never created", stream.0))
     }
 
     fn stream_id(&self, stream: Stream) -> DriverResult<StreamId> {
@@ -497,17 +526,15 @@ impl Driver for SimGpu {
         Ok(machine.schedule.id(index))
     }
 
+    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+        Some(Arc::clone(&self.stream_epoch))
+    }
+
     fn synchronize_stream(&self, stream: Stream) -> DriverResult<()> {
         let call = Call::SynchronizeStream;
         let mut machine = self.enter(call)?;
         let index = machine.stream(call, stream)?;
-        if machine.captures.is_capturing(index) {
-            return error(
-                call,
-                DriverErrorKind::CaptureUnsupported,
-                "the stream is being captured",
-            );
-        }
+        machine.refuse_capture(call, index)?;
         machine.wait_for_stream(call, index)
     }
 
@@ -515,13 +542,7 @@ impl Driver for SimGpu {
         let call = Call::QueryStream;
         let mut machine = self.enter(call)?;
         let index = machine.stream(call, stream)?;
-        if machine.captures.is_capturing(index) {
-            return error(
-                call,
-                DriverErrorKind::CaptureUnsupported,
-                "the stream is being captured",
-            );
-        }
+        machine.refuse_capture(call, index)?;
         machine.run_until_now();
         let last = machine.schedule.last_seq_of(index);
         let done = machine.schedule.ran_up_to(index, last).is_some_and(|end| end <= machine.now_ns);
@@ -608,6 +629,7 @@ impl Driver for SimGpu {
             let recorded = machine.captures.record_event(index, event);
             return recorded.map_err(|kind| DriverError::new(call, kind));
         }
+        machine.check_legacy(call, index)?;
         machine.captures.forget_event(event);
         let now = machine.now_ns;
         let point = machine.schedule.enqueue_point(index, now);
@@ -641,16 +663,11 @@ impl Driver for SimGpu {
         let mut machine = self.enter(call)?;
         machine.event(call, event)?;
         let index = machine.stream(call, stream)?;
-        if machine.captures.join(index, event) {
+        let captured = machine.captures.wait(index, event);
+        if captured.map_err(|kind| DriverError::new(call, kind))? {
             return Ok(());
         }
-        if machine.captures.is_capturing(index) {
-            return error(
-                call,
-                DriverErrorKind::CaptureUnsupported,
-                "a captured stream cannot wait for an event outside its capture",
-            );
-        }
+        machine.check_legacy(call, index)?;
         if let Some(point) = machine.event(call, event)?.point.clone() {
             let now = machine.now_ns;
             machine.schedule.enqueue_wait(index, &point, now);
@@ -670,7 +687,10 @@ impl Driver for SimGpu {
             };
             machine.run_until_now();
             match point.passed_at().filter(|at| *at <= machine.now_ns) {
-                Some(at) => *time = at,
+                Some(at) => {
+                    machine.schedule.host_saw(&point);
+                    *time = at;
+                }
                 None => return Err(DriverError::new(call, DriverErrorKind::NotReady)),
             }
         }

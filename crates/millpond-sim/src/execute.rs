@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use millpond::driver::{DevicePtr, Kernel, Location, Touch, TouchKind};
 
-use crate::address_space::RegionKind;
+use crate::address_space::{Region, RegionKind};
 use crate::bytes::{Place, Span};
 use crate::detector::{Actor, Effect, Finding};
 use crate::link::Direction;
-use crate::machine::Machine;
+use crate::machine::{Machine, Running};
 use crate::residency::PageRange;
 use crate::schedule::Queued;
 use crate::work::Work;
+
+/// When finished work is dropped from the list of running work.
+const MOST_RUNNING: usize = 64;
 
 /// Work that touched what it may not. The device is lost.
 struct Lost;
@@ -26,7 +29,25 @@ impl Machine {
             stream: self.schedule.id(queued.epoch.stream),
             at,
         };
-        self.perform(&queued.work, actor).unwrap_or(at)
+        self.touched.clear();
+        let end = self.perform(&queued.work, actor).unwrap_or(at);
+        if end > self.now_ns {
+            self.keep_running(end);
+        }
+        end
+    }
+
+    /// Remembers what unfinished work touches where it could be unmapped under it.
+    fn keep_running(&mut self, end: u64) {
+        if self.running.len() > MOST_RUNNING {
+            self.running.retain(|running| running.end > self.now_ns);
+        }
+        for (touch, access) in std::mem::take(&mut self.touched) {
+            let region = self.space.around(touch.ptr.0);
+            if matches!(region, Some((_, Region { kind: RegionKind::Mapping { .. }, .. }))) {
+                self.running.push(Running { touch, access, end });
+            }
+        }
     }
 
     fn perform(&mut self, work: &Work, mut actor: Actor) -> Result<u64, Lost> {
@@ -51,7 +72,7 @@ impl Machine {
                 let spans = self.touch(Touch::write(*dst, *bytes), &actor)?;
                 let ready = self.fault_in(&spans, TouchKind::Write, actor.at);
                 self.bytes.fill(&spans, *value);
-                Ok(ready + self.kernel_ns(*bytes as u64))
+                Ok(self.compute(ready, *bytes as u64, 0))
             }
             Work::Prefetch { ptr, bytes, to } => {
                 let Some(range) = self.managed_range(*ptr, *bytes) else { return Ok(actor.at) };
@@ -115,7 +136,7 @@ impl Machine {
                 least_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
             }
         }
-        Ok(ready + self.kernel_ns(touched_bytes).max(least_ns))
+        Ok(self.compute(ready, touched_bytes, least_ns))
     }
 
     fn run_copy(
@@ -139,9 +160,13 @@ impl Machine {
         Ok(self.move_over(direction, bytes, ready))
     }
 
-    /// How long the device's own memory takes for `bytes`.
-    fn kernel_ns(&self, bytes: u64) -> u64 {
-        (bytes as f64 / self.profile.bandwidth * 1e9).max(self.profile.kernel_minimum_ns) as u64
+    /// When a kernel ends that begins when it is ready: after its own time, and after the device's memory, which all
+    /// kernels share, has carried its bytes.
+    fn compute(&mut self, ready: u64, bytes: u64, least_ns: u64) -> u64 {
+        let memory_ns = (bytes as f64 / self.profile.bandwidth * 1e9) as u64;
+        self.memory_busy_ns = self.memory_busy_ns.max(ready).saturating_add(memory_ns);
+        let own_ns = least_ns.max(self.profile.kernel_minimum_ns as u64);
+        ready.saturating_add(own_ns).max(self.memory_busy_ns)
     }
 
     /// A copy over the link, or inside the device where it reads and writes.
@@ -149,7 +174,8 @@ impl Machine {
         let ready = ready + self.profile.copy_setup_ns as u64;
         match direction {
             Some(direction) => self.board.transfer(direction, bytes as u64, ready).end,
-            None => ready + (2.0 * bytes as f64 / self.profile.bandwidth * 1e9) as u64,
+            // Read once and written once.
+            None => self.compute(ready, 2 * bytes as u64, 0),
         }
     }
 
@@ -158,6 +184,9 @@ impl Machine {
         match self.space.resolve(touch.ptr, touch.bytes as u64, touch.kind) {
             Ok(spans) => {
                 self.show(&spans, touch.ptr, Effect::Use(touch.kind), actor);
+                if touch.bytes > 0 {
+                    self.touched.push((touch, actor.access(touch.kind)));
+                }
                 Ok(spans)
             }
             Err(violation) => {

@@ -1,5 +1,6 @@
 //! The simulated GPU as its users hold it: what can be asked of a model and not of a driver.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -33,6 +34,10 @@ pub struct SimOptions {
     pub run_order: RunOrder,
     /// How managed memory comes in.
     pub fault_model: FaultModel,
+    /// Plays a device without virtual memory management.
+    pub without_virtual_memory: bool,
+    /// Plays a driver without stream-ordered pools.
+    pub without_pools: bool,
 }
 
 /// A simulated GPU and its driver.
@@ -43,6 +48,8 @@ pub struct SimOptions {
 pub struct SimGpu {
     pub(crate) info: DeviceInfo,
     pub(crate) machine: Mutex<Machine>,
+    /// How many streams were destroyed.
+    pub(crate) stream_epoch: Arc<AtomicU64>,
 }
 
 impl SimGpu {
@@ -62,13 +69,14 @@ impl SimGpu {
             capacity_bytes: profile.capacity_bytes as usize,
             granularity_bytes: profile.granularity_bytes as usize,
             plain_granularity_bytes: profile.plain_granularity_bytes as usize,
-            virtual_memory: true,
-            memory_pools: true,
+            virtual_memory: !options.without_virtual_memory,
+            memory_pools: !options.without_pools,
             concurrent_managed_access: true,
             copy_engines: profile.copy_engines as u32,
             multiprocessors: profile.multiprocessors as u32,
         };
-        SimGpu { info, machine: Mutex::new(Machine::new(profile, &options, device_number)) }
+        let machine = Mutex::new(Machine::new(profile, &options, device_number));
+        SimGpu { info, machine, stream_epoch: Arc::default() }
     }
 
     // Time.
@@ -81,7 +89,7 @@ impl SimGpu {
     /// The host does something else for a while.
     pub fn advance(&self, time: Duration) {
         let mut machine = self.machine.lock();
-        machine.now_ns += u64::try_from(time.as_nanos()).expect("less than 584 years");
+        machine.pass_time(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         machine.run_until_now();
     }
 
@@ -127,7 +135,8 @@ impl SimGpu {
     /// Another process takes device memory, in whole pages, as far as it is free. Returns how much it got.
     pub fn steal(&self, bytes: usize) -> usize {
         let machine = &mut *self.machine.lock();
-        let wanted = (bytes as u64).next_multiple_of(FRAME_BYTES).min(machine.board.free_bytes());
+        let free = machine.board.free_bytes();
+        let wanted = (bytes as u64).min(free).next_multiple_of(FRAME_BYTES).min(free);
         let Some((extents, _)) = machine.board.claim(wanted, machine.now_ns) else { return 0 };
         machine.stolen.extend(extents);
         wanted as usize

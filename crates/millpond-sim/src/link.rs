@@ -65,6 +65,11 @@ impl Link {
         Interval { start, end }
     }
 
+    /// Counts bytes that moved in a time of their own.
+    pub(crate) fn count(&mut self, direction: Direction, bytes: u64) {
+        self.moved_bytes[direction as usize] += bytes;
+    }
+
     /// Bytes moved so far in a direction.
     pub(crate) fn moved_bytes(&self, direction: Direction) -> u64 {
         self.moved_bytes[direction as usize]

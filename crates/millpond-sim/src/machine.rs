@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millpond::driver::{
-    Call, DriverError, DriverErrorKind, DriverPool, DriverResult, Event, Stream,
+    Call, DevicePtr, DriverError, DriverErrorKind, DriverPool, DriverResult, Event, Stream, Touch,
 };
 
 use crate::Profile;
@@ -12,13 +12,13 @@ use crate::address_space::AddressSpace;
 use crate::board::Board;
 use crate::bytes::Bytes;
 use crate::captures::Captures;
-use crate::detector::Detector;
+use crate::detector::{Access, Detector, Finding};
 use crate::fault_plan::FaultPlan;
 use crate::frames::Extent;
 use crate::gpu::SimOptions;
 use crate::order::StreamIndex;
 use crate::plain_heap::PlainHeap;
-use crate::schedule::Schedule;
+use crate::schedule::{LEGACY, Schedule};
 use crate::stream_pool::StreamPools;
 use crate::vmm::Vmm;
 use crate::work::{Point, Work};
@@ -28,6 +28,14 @@ use crate::work::{Point, Work};
 pub(crate) struct EventState {
     pub(crate) point: Option<Arc<Point>>,
     pub(crate) timing: bool,
+}
+
+/// A touch of work that has not ended yet.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) touch: Touch,
+    pub(crate) access: Access,
+    pub(crate) end: u64,
 }
 
 /// Everything a device is. The host's clock is `now_ns`; the device's work has times of its own.
@@ -55,6 +63,12 @@ pub(crate) struct Machine {
     pub(crate) copied_out: HashMap<u64, Vec<u8>>,
     /// The device is lost: work touched what it may not.
     pub(crate) lost: Option<String>,
+    /// What work that has begun and not ended touches in mapped memory.
+    pub(crate) running: Vec<Running>,
+    /// What the work that runs at this moment has touched.
+    pub(crate) touched: Vec<(Touch, Access)>,
+    /// When the device's memory has carried everything that kernels asked of it so far.
+    pub(crate) memory_busy_ns: u64,
     /// Frames that another process has taken, for tests of what happens then.
     pub(crate) stolen: Vec<Extent>,
 }
@@ -82,6 +96,9 @@ impl Machine {
             detector: Detector::default(),
             copied_out: HashMap::new(),
             lost: None,
+            running: Vec::new(),
+            touched: Vec::new(),
+            memory_busy_ns: 0,
             stolen: Vec::new(),
             now_ns: 0,
             calls: [0; Call::COUNT],
@@ -95,7 +112,7 @@ impl Machine {
     /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.
     pub(crate) fn enter(&mut self, call: Call) -> DriverResult<()> {
         self.calls[call as usize] += 1;
-        self.now_ns += self.profile.latency_ns(call);
+        self.pass_time(self.profile.latency_ns(call));
         if let Some(reason) = &self.lost {
             return Err(DriverError::with_detail(
                 call,
@@ -105,6 +122,12 @@ impl Machine {
         }
         self.faults.check(call)?;
         self.captures.check(call).map_err(|kind| DriverError::new(call, kind))
+    }
+
+    /// The host's clock moves on. It stops after some 146 years, so that no sum of times overflows.
+    pub(crate) fn pass_time(&mut self, ns: u64) {
+        const END_OF_TIME_NS: u64 = u64::MAX / 4;
+        self.now_ns = self.now_ns.saturating_add(ns).min(END_OF_TIME_NS);
     }
 
     /// The stream a handle means to this thread.
@@ -121,9 +144,34 @@ impl Machine {
         if self.captures.is_capturing(stream) {
             return self.captures.record(stream, work).map_err(|kind| DriverError::new(call, kind));
         }
+        self.check_legacy(call, stream)?;
         self.schedule.enqueue(stream, work, self.now_ns);
         self.run_until_now();
         Ok(())
+    }
+
+    /// Refuses what cannot be captured on a stream that is, which spoils the capture.
+    pub(crate) fn refuse_capture(&mut self, call: Call, stream: StreamIndex) -> DriverResult<()> {
+        if !self.captures.is_capturing(stream) {
+            return Ok(());
+        }
+        let kind = self.captures.refuse(stream);
+        Err(DriverError::with_detail(call, kind, "the stream is being captured"))
+    }
+
+    /// Refuses work on the legacy stream while a stream that it would wait for is captured.
+    pub(crate) fn check_legacy(&mut self, call: Call, stream: StreamIndex) -> DriverResult<()> {
+        if stream != LEGACY {
+            return Ok(());
+        }
+        let schedule = &self.schedule;
+        self.captures.check_legacy(|stream| schedule.is_blocking(stream)).map_err(|kind| {
+            DriverError::with_detail(
+                call,
+                kind,
+                "a stream that orders itself with this one is being captured",
+            )
+        })
     }
 
     // Time.
@@ -199,6 +247,26 @@ impl Machine {
     }
 
     // Memory.
+
+    /// Mappings are taken away: work that is still running in them is lost, and the device with it.
+    pub(crate) fn check_running(&mut self, ptr: DevicePtr, bytes: usize) {
+        let now = self.now_ns;
+        self.running.retain(|running| running.end > now);
+        let end = ptr.0.saturating_add(bytes as u64);
+        let harmed = self.running.iter().find(|running| {
+            let Touch { ptr: start, bytes, .. } = running.touch;
+            start.0 < end && ptr.0 < start.0 + bytes as u64
+        });
+        if let Some(Running { touch, access, .. }) = harmed {
+            let finding = Finding::IllegalAddress {
+                address: touch.ptr.max(ptr),
+                by: access.clone(),
+                reason: "unmapped while it was running".to_owned(),
+            };
+            self.lost = Some(finding.to_string());
+            self.detector.report(finding);
+        }
+    }
 
     /// Frames nobody uses any more go back to the board, clean.
     pub(crate) fn free_frames(&mut self, extents: &[Extent]) {

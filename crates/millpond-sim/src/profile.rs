@@ -3,7 +3,7 @@
 //! A profile is a TOML file of figures. A figure is a value, or a value with its source:
 //!
 //! ```toml
-//! base = "p100-16g"                  # take every figure not given here from this profile
+//! base = "p100-16g"                  # take every figure not given here from this built-in profile
 //! title = "My card"
 //! [memory]
 //! capacity = "12GiB"
@@ -219,21 +219,26 @@ impl Profile {
     /// # Ok::<(), millpond_sim::ProfileError>(())
     /// ```
     pub fn named(name: &str) -> Result<Profile, ProfileError> {
-        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Profile::parse(name, text);
-        }
         let looks_like_a_file = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
-        if looks_like_a_file || Path::new(name).is_file() {
+        let is_built_in = BUILT_IN.iter().any(|(known, _)| *known == name);
+        if !is_built_in && (looks_like_a_file || Path::new(name).is_file()) {
             let text = std::fs::read_to_string(name).map_err(|error| ProfileError::Unreadable {
                 path: name.to_owned(),
                 reason: error.to_string(),
             })?;
             return Profile::parse(name, &text);
         }
-        Err(ProfileError::Unknown {
-            name: name.to_owned(),
-            suggestion: suggestion(name, Profile::names()),
-        })
+        Profile::built_in(name)
+    }
+
+    fn built_in(name: &str) -> Result<Profile, ProfileError> {
+        match BUILT_IN.iter().find(|(known, _)| *known == name) {
+            Some((name, text)) => Profile::parse(name, text),
+            None => Err(ProfileError::Unknown {
+                name: name.escape_debug().to_string(),
+                suggestion: suggestion(name, Profile::names()),
+            }),
+        }
     }
 
     /// Reads a profile from its text; `origin` names it in errors and outputs.
@@ -245,7 +250,7 @@ impl Profile {
         let mut written = Written::read(origin, text)?;
         let mut figures = match (written.base.take(), built_in) {
             (_, true) => Written::read("common", COMMON)?.figures,
-            (Some(base), false) => Profile::named(&base)?
+            (Some(base), false) => Profile::built_in(&base)?
                 .figures
                 .into_iter()
                 .map(|figure| (figure.key.clone(), figure))
@@ -285,16 +290,8 @@ impl Profile {
 
     fn check(&self, origin: &str) -> Result<(), ProfileError> {
         let bad = |key: &str, reason: &str| {
-            Err(ProfileError::BadFigure {
-                origin: origin.to_owned(),
-                key: key.to_owned(),
-                value: self
-                    .figures
-                    .iter()
-                    .find(|f| f.key == key)
-                    .map_or_else(String::new, |f| f.value.clone()),
-                reason: reason.to_owned(),
-            })
+            let figure = self.figures.iter().find(|figure| figure.key == key);
+            Err(bad_figure(origin, key, figure.map_or("", |figure| &figure.value), reason))
         };
         let page = self.granularity_bytes as u64;
         if page != crate::frames::FRAME_BYTES {
@@ -305,10 +302,7 @@ impl Profile {
             return bad("memory.plain_granularity", "must be a power of two from 256B to 2MiB");
         }
         let capacity = self.capacity_bytes as u64;
-        if capacity == 0
-            || !capacity.is_multiple_of(page)
-            || capacity > crate::address_space::SPAN_BYTES
-        {
+        if capacity == 0 || !capacity.is_multiple_of(page) || capacity > 8 << 40 {
             return bad("memory.capacity", "must be a multiple of 2MiB, at most 8TiB");
         }
         if self.link_both < self.link_to_device.max(self.link_to_host) {
@@ -340,6 +334,14 @@ impl Written {
             match (section.as_str(), content) {
                 ("title", toml::Value::String(title)) => written.title = Some(title),
                 ("base", toml::Value::String(base)) => written.base = Some(base),
+                ("title" | "base", value) => {
+                    return Err(bad_figure(
+                        origin,
+                        &section,
+                        &text_of(value),
+                        "must be text in quotes",
+                    ));
+                }
                 (_, toml::Value::Table(content)) => {
                     for (name, value) in content {
                         written.add(origin, format!("{section}.{name}"), value)?;
@@ -359,18 +361,33 @@ impl Written {
             return Err(ProfileError::UnknownFigure {
                 origin: origin.to_owned(),
                 suggestion: suggestion(&key, known),
-                key,
+                key: key.escape_debug().to_string(),
             });
         }
         let (value, source) = match value {
             toml::Value::Table(mut figure) => {
                 let source = figure.remove("source").map_or_else(|| origin.to_owned(), text_of);
-                (figure.remove("value").map(text_of).unwrap_or_default(), source)
+                match (figure.remove("value"), figure.keys().next()) {
+                    (Some(value), None) => (text_of(value), source),
+                    _ => {
+                        let reason = "must be a value, or { value = …, source = \"…\" }";
+                        return Err(bad_figure(origin, &key, &figure.to_string(), reason));
+                    }
+                }
             }
             value => (text_of(value), origin.to_owned()),
         };
         self.figures.insert(key.clone(), Figure { key, value, source });
         Ok(())
+    }
+}
+
+fn bad_figure(origin: &str, key: &str, value: &str, reason: &str) -> ProfileError {
+    ProfileError::BadFigure {
+        origin: origin.to_owned(),
+        key: key.escape_debug().to_string(),
+        value: value.trim().escape_debug().to_string(),
+        reason: reason.to_owned(),
     }
 }
 
@@ -384,12 +401,8 @@ fn text_of(value: toml::Value) -> String {
 impl Figure {
     fn number(&self, origin: &str) -> Result<f64, ProfileError> {
         let unit = unit_of(&self.key).expect("unknown figures were refused when read");
-        quantity::parse(&self.value, unit).map_err(|reason| ProfileError::BadFigure {
-            origin: origin.to_owned(),
-            key: self.key.clone(),
-            value: self.value.clone(),
-            reason,
-        })
+        quantity::parse(&self.value, unit)
+            .map_err(|reason| bad_figure(origin, &self.key, &self.value, &reason))
     }
 }
 
@@ -430,6 +443,22 @@ mod tests {
             ("base='p100-16g'\n[memory]\ncapacity='3MiB'", "must be a multiple of 2MiB"),
             ("base='p100-16g'\n[memory]\ncapacity=", "line 3: "),
             ("base='p100'", "did you mean 'p100-16g'?"),
+            ("base='mine.toml'", "unknown profile 'mine.toml'"),
+            ("base=3", "base = 3: must be text in quotes"),
+            ("base='p100-16g'\n[memory]\ncapacity={valeu='1GiB'}", "must be a value, or {"),
+            (
+                "base='p100-16g'\n[memory]\ncapacity={value='1GiB',scource='me'}",
+                "must be a value, or {",
+            ),
+            ("base='p100-16g'\n[memory]\ncapacity='1\\nGiB'", "memory.capacity = "),
+            ("base='p100-16g'\n[memory]\ncapacity='9TiB'", "at most 8TiB"),
+            ("base='p100-16g'\n[memory]\nbandwidth='1B/s'", "must be a rate"),
+            ("base='p100-16g'\n[latency]\nalloc=1e300", "latency.alloc = "),
+            (
+                "base='p100-16g'\n[compute]\nmultiprocessors=4000000000",
+                "compute.multiprocessors = ",
+            ),
+            ("base='p100-16g'\n[memory]\n\"a\\nb\"='9TiB'", "no figure is called"),
             ("[memory]\ncapacity='2GiB'", "memory.granularity is missing"),
             ("base='p100-16g'\n[link]\nboth='1GB/s'", "must not be less than"),
             ("base='p100-16g'\n[latency]\nalloc=-1", "latency.alloc = -1: "),

@@ -15,34 +15,34 @@ pub(crate) enum Unit {
     Percent,
 }
 
+/// The largest of anything that a figure may count: beyond it the model's arithmetic would not mean anything.
+const MOST_COUNT: f64 = 1e6;
+const MOST_MICROS: f64 = 1e9;
+const RATES: std::ops::RangeInclusive<f64> = 1e6..=1e15;
+
 /// The value of `text` in the model's units, or what it should have been.
 pub(crate) fn parse(text: &str, unit: Unit) -> Result<f64, String> {
-    let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
-    match unit {
-        Unit::Bytes => bytes(text).and_then(positive).ok_or("must be a size such as 80GiB".into()),
-        Unit::BytesPerSecond => text
-            .strip_suffix("/s")
-            .and_then(bytes)
-            .and_then(positive)
-            .ok_or("must be a rate such as 16GB/s".into()),
-        Unit::Micros => text
-            .parse()
-            .ok()
-            .filter(|us: &f64| us.is_finite() && *us >= 0.0)
-            .map(|us| us * 1e3)
-            .ok_or("must be a number of microseconds, 0 or more".into()),
-        Unit::Count => text
-            .parse::<u32>()
-            .ok()
-            .map(f64::from)
-            .and_then(positive)
-            .ok_or("must be a whole number, 1 or more".into()),
-        Unit::Percent => text
-            .parse()
-            .ok()
-            .filter(|percent: &f64| (0.0..=100.0).contains(percent))
-            .ok_or("must be a number from 0 to 100".into()),
-    }
+    let number = |text: &str| text.parse::<f64>().ok();
+    let (value, expected) = match unit {
+        Unit::Bytes => (bytes(text).filter(|size| *size > 0.0), "must be a size such as 80GiB"),
+        Unit::BytesPerSecond => (
+            text.strip_suffix("/s").and_then(bytes).filter(|rate| RATES.contains(rate)),
+            "must be a rate such as 16GB/s, from 1MB/s to 1PB/s",
+        ),
+        Unit::Micros => (
+            number(text).filter(|us| (0.0..=MOST_MICROS).contains(us)).map(|us| us * 1e3),
+            "must be a number of microseconds, from 0 to 1000000000",
+        ),
+        Unit::Count => (
+            number(text).filter(|count| (1.0..=MOST_COUNT).contains(count) && count.fract() == 0.0),
+            "must be a whole number, from 1 to 1000000",
+        ),
+        Unit::Percent => (
+            number(text).filter(|percent| (0.0..=100.0).contains(percent)),
+            "must be a number from 0 to 100",
+        ),
+    };
+    value.ok_or_else(|| expected.to_owned())
 }
 
 fn bytes(text: &str) -> Option<f64> {

@@ -158,14 +158,13 @@ impl Residency {
         block.populated = block.populated.union(pages);
     }
 
-    /// Pages leave the device for the host; untouched ones get their home there.
+    /// Pages leave the device for the host.
     pub(crate) fn depart(&mut self, index: u64, pages: PageSet) -> Departure {
         let block = self.blocks.entry(index).or_default();
         let leaving = block.resident.intersection(pages);
         let changed_pages = leaving.without(block.clean).count();
         block.resident = block.resident.without(pages);
         block.clean = block.clean.without(pages);
-        block.populated = block.populated.union(pages);
         Departure { changed_pages, frame: self.take_frame_if_empty(index) }
     }
 

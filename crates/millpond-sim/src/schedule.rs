@@ -48,6 +48,9 @@ struct StreamState {
     /// The last work of the legacy stream that this one waits for, and the other way round for it.
     joined_seq: HashMap<StreamIndex, u64>,
     in_ready: bool,
+    priority: i32,
+    /// Whether it is in `blocking_with_work`.
+    has_work_for_legacy: bool,
 }
 
 /// All streams. Slots are never reused, handles are.
@@ -57,9 +60,14 @@ pub(crate) struct Schedule {
     by_handle: HashMap<Stream, StreamIndex>,
     per_thread: HashMap<ThreadId, StreamIndex>,
     free_handles: Vec<Stream>,
+    /// Streams created and not destroyed.
+    created: usize,
     next_handle: u64,
     next_seq: u64,
-    ready: BinaryHeap<Reverse<(u64, u64, StreamIndex)>>,
+    /// By time, then priority, then the order of queueing.
+    ready: BinaryHeap<Reverse<(u64, i32, u64, StreamIndex)>>,
+    /// Blocking streams with work that the legacy stream does not wait for yet.
+    blocking_with_work: Vec<StreamIndex>,
     /// Streams whose head waits for a point that has not passed.
     blocked: Vec<StreamIndex>,
     host_order: Arc<Order>,
@@ -68,7 +76,8 @@ pub(crate) struct Schedule {
     rng: fastrand::Rng,
 }
 
-const LEGACY: StreamIndex = StreamIndex(0);
+/// The legacy default stream is the first.
+pub(crate) const LEGACY: StreamIndex = StreamIndex(0);
 
 impl Schedule {
     pub(crate) fn new(first_handle: u64, run_order: RunOrder, seed: u64) -> Schedule {
@@ -77,24 +86,28 @@ impl Schedule {
             by_handle: HashMap::new(),
             per_thread: HashMap::new(),
             free_handles: Vec::new(),
+            created: 0,
             next_handle: first_handle,
             next_seq: 1,
             ready: BinaryHeap::new(),
+            blocking_with_work: Vec::new(),
             blocked: Vec::new(),
             host_order: Arc::default(),
             host_version: 0,
             run_order,
             rng: fastrand::Rng::with_seed(seed),
         };
-        schedule.add_stream(Stream::LEGACY, false);
+        schedule.add_stream(Stream::LEGACY, StreamFlags::default());
         schedule
     }
 
-    fn add_stream(&mut self, handle: Stream, non_blocking: bool) -> StreamIndex {
+    fn add_stream(&mut self, handle: Stream, flags: StreamFlags) -> StreamIndex {
         let index = StreamIndex(self.streams.len() as u32);
         self.streams.push(StreamState {
             id: StreamId(u64::from(index.0) + 1),
-            non_blocking,
+            non_blocking: flags.non_blocking,
+            priority: flags.priority,
+            has_work_for_legacy: false,
             queue: VecDeque::new(),
             idle_at: 0,
             order: Arc::default(),
@@ -114,7 +127,8 @@ impl Schedule {
             self.next_handle += 0x10;
             Stream(self.next_handle)
         });
-        self.add_stream(handle, flags.non_blocking);
+        self.add_stream(handle, flags);
+        self.created += 1;
         handle
     }
 
@@ -123,6 +137,7 @@ impl Schedule {
         let created = stream != Stream::LEGACY && self.by_handle.remove(&stream).is_some();
         if created {
             self.free_handles.push(stream);
+            self.created -= 1;
         }
         created
     }
@@ -136,9 +151,18 @@ impl Schedule {
         if let Some(index) = self.per_thread.get(&thread) {
             return Some(*index);
         }
-        let index = self.add_stream(Stream::PER_THREAD, false);
+        let index = self.add_stream(Stream::PER_THREAD, StreamFlags::default());
         self.per_thread.insert(thread, index);
         Some(index)
+    }
+
+    /// Streams created and not destroyed.
+    pub(crate) fn created(&self) -> usize {
+        self.created
+    }
+
+    pub(crate) fn is_blocking(&self, stream: StreamIndex) -> bool {
+        !self.state(stream).non_blocking
     }
 
     pub(crate) fn id(&self, stream: StreamIndex) -> StreamId {
@@ -187,21 +211,18 @@ impl Schedule {
         point
     }
 
-    /// Makes later work of the stream wait for a point.
+    /// Makes later work of the stream wait for a point. Waiting is work too: the legacy stream's order
+    /// extends to it.
     pub(crate) fn enqueue_wait(&mut self, stream: StreamIndex, point: &Arc<Point>, now: u64) {
-        if point.epoch.stream == stream {
-            return;
-        }
-        let state = self.state_mut(stream);
-        join_shared(&mut state.order, &point.order, Some(point.epoch));
-        match point.passed_at() {
-            // Nothing to queue, but nothing runs before the point's time either.
-            Some(passed_at) if state.queue.is_empty() => {
-                state.idle_at = state.idle_at.max(passed_at);
-            }
-            _ => {
-                self.push(stream, Work::Wait(Arc::clone(point)), now);
-            }
+        self.join_legacy(stream, now);
+        self.push_wait(stream, point, now);
+    }
+
+    fn push_wait(&mut self, stream: StreamIndex, point: &Arc<Point>, now: u64) {
+        if point.epoch.stream != stream {
+            let state = self.state_mut(stream);
+            join_shared(&mut state.order, &point.order, Some(point.epoch));
+            self.push(stream, Work::Wait(Arc::clone(point)), now);
         }
     }
 
@@ -216,7 +237,14 @@ impl Schedule {
         let state = self.state_mut(stream);
         state.last_seq = epoch.seq;
         let order = Arc::clone(&state.order);
-        state.queue.push_back(Queued { epoch, order, work, not_before: now + delay });
+        let not_before = now.saturating_add(delay);
+        state.queue.push_back(Queued { epoch, order, work, not_before });
+        let is_news = stream != LEGACY && !state.non_blocking && !state.has_work_for_legacy;
+        if is_news {
+            state.has_work_for_legacy = true;
+            self.blocking_with_work.push(stream);
+        }
+        let state = self.state(stream);
         if state.queue.len() == 1 {
             self.offer(stream);
         }
@@ -236,10 +264,9 @@ impl Schedule {
     /// The legacy stream waits for all blocking streams, and they for it.
     fn join_legacy(&mut self, stream: StreamIndex, now: u64) {
         if stream == LEGACY {
-            for i in 1..self.streams.len() as u32 {
-                if !self.state(StreamIndex(i)).non_blocking {
-                    self.join_stream(LEGACY, StreamIndex(i), now);
-                }
+            for other in std::mem::take(&mut self.blocking_with_work) {
+                self.join_stream(LEGACY, other, now);
+                self.state_mut(other).has_work_for_legacy = false;
             }
         } else if !self.state(stream).non_blocking {
             self.join_stream(stream, LEGACY, now);
@@ -253,7 +280,7 @@ impl Schedule {
             return;
         }
         let point = self.push_point(other, now);
-        self.enqueue_wait(stream, &point, now);
+        self.push_wait(stream, &point, now);
         let after = self.state(other).last_seq;
         self.state_mut(stream).joined_seq.insert(other, after);
     }
@@ -287,19 +314,19 @@ impl Schedule {
                 }
             }
         }
-        let tie = head.epoch.seq;
+        let (priority, seq) = (state.priority, head.epoch.seq);
         self.state_mut(stream).in_ready = true;
-        self.ready.push(Reverse((at, tie, stream)));
+        self.ready.push(Reverse((at, priority, seq, stream)));
     }
 
     /// When the next work can run.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.ready.peek().map(|Reverse((at, _, _))| *at)
+        self.ready.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// Takes the next work from its queue; `finished` must follow.
     pub(crate) fn take_next(&mut self) -> Option<(Queued, u64)> {
-        let Reverse((at, _, stream)) = self.ready.pop()?;
+        let Reverse((at, _, _, stream)) = self.ready.pop()?;
         let state = self.state_mut(stream);
         state.in_ready = false;
         let queued = state.queue.pop_front().expect("a ready stream has work");

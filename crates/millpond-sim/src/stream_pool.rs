@@ -4,14 +4,14 @@
 //! not used by two streams at once is a matter of points. A free range remembers the points of the
 //! frees that made it, and the reuse policies say which points may stand in the way of a taker.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use millpond::driver::{DriverPool, PoolAttribute};
 
 use crate::address_space::{AddressSpace, Region, RegionKind, whole_frames};
 use crate::board::Board;
-use crate::frames::Extent;
+use crate::frames::{Extent, FRAME_BYTES};
 use crate::order::StreamIndex;
 use crate::schedule::Schedule;
 use crate::work::Point;
@@ -48,11 +48,13 @@ enum Reuse {
     No,
 }
 
-/// One pool. `reserved_bytes = Σ chunks`, and every chunk is made of free ranges and live blocks.
+/// One pool. `reserved_bytes = Σ chunks`, and every chunk is made of free ranges and live blocks. `by_size` has the
+/// free ranges as (bytes, start).
 #[derive(Debug)]
 pub(crate) struct StreamPool {
     chunks: BTreeMap<u64, u64>,
     free: BTreeMap<u64, FreeRange>,
+    by_size: BTreeSet<(u64, u64)>,
     max_bytes: u64,
     release_threshold: u64,
     follow_events: bool,
@@ -70,6 +72,8 @@ pub(crate) struct PoolBlock {
     pub(crate) start: u64,
     pub(crate) wait_for: Vec<Arc<Point>>,
     pub(crate) ready: u64,
+    /// Memory that the pool took from the device for it.
+    pub(crate) grown: Vec<Extent>,
 }
 
 /// Who asks for memory: work of this stream, from now on.
@@ -100,6 +104,7 @@ impl StreamPools {
             StreamPool {
                 chunks: BTreeMap::new(),
                 free: BTreeMap::new(),
+                by_size: BTreeSet::new(),
                 max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
                 release_threshold: 0,
                 follow_events: true,
@@ -117,6 +122,11 @@ impl StreamPools {
 
     pub(crate) fn get(&mut self, pool: DriverPool) -> Option<&mut StreamPool> {
         self.pools.get_mut(&pool).filter(|pool| !pool.destroyed)
+    }
+
+    /// Pools that were not destroyed.
+    pub(crate) fn len(&self) -> usize {
+        self.pools.values().filter(|pool| !pool.destroyed).count()
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
@@ -139,10 +149,12 @@ impl StreamPools {
         let rounded = bytes.checked_next_multiple_of(BLOCK_GRANULARITY)?;
         let state = self.pools.get_mut(&pool)?;
         let mut ready = taker.now;
+        let mut grown = Vec::new();
         let mut found = state.find(rounded, taker, Reuse::Ready);
         if found.is_none()
-            && let Some((start, at)) = state.grow(rounded, space, board, taker.now)
+            && let Some((start, at, extents)) = state.grow(rounded, space, board, taker.now)
         {
+            grown = extents;
             ready = at;
             found = Some(start);
         }
@@ -151,7 +163,7 @@ impl StreamPools {
         state.used_bytes += rounded;
         state.used_high = state.used_high.max(state.used_bytes);
         self.live.insert(found, (pool, bytes));
-        Some(PoolBlock { start: found, wait_for, ready })
+        Some(PoolBlock { start: found, wait_for, ready, grown })
     }
 
     /// A block goes back to its pool, usable by others after `point`.
@@ -199,24 +211,31 @@ impl StreamPool {
 
     /// The smallest free range that fits and may be had in the way allowed.
     fn find(&self, bytes: u64, taker: &Taker<'_>, allowed: Reuse) -> Option<u64> {
-        self.free
-            .iter()
-            .filter(|(_, range)| range.bytes >= bytes)
-            .filter(|(_, range)| {
-                let reuse = self.reuse(range, taker);
-                reuse == Reuse::Ready || reuse == allowed
-            })
-            .min_by_key(|(_, range)| range.bytes)
-            .map(|(start, _)| *start)
+        let mut fitting = self.by_size.range((bytes, 0)..).map(|(_, start)| *start);
+        fitting.find(|start| {
+            let reuse = self.reuse(&self.free[start], taker);
+            reuse == Reuse::Ready || reuse == allowed
+        })
+    }
+
+    fn insert_free(&mut self, start: u64, range: FreeRange) {
+        self.by_size.insert((range.bytes, start));
+        self.free.insert(start, range);
+    }
+
+    fn remove_free(&mut self, start: u64) -> FreeRange {
+        let range = self.free.remove(&start).expect("the caller found it");
+        self.by_size.remove(&(range.bytes, start));
+        range
     }
 
     /// Takes the front of a free range. What stood in the way must be waited for: an order that is
     /// there already makes the wait free.
     fn take(&mut self, start: u64, bytes: u64) -> Vec<Arc<Point>> {
-        let range = self.free.remove(&start).expect("just found");
+        let range = self.remove_free(start);
         if range.bytes > bytes {
             let rest = FreeRange { bytes: range.bytes - bytes, frees: range.frees.clone() };
-            self.free.insert(start + bytes, rest);
+            self.insert_free(start + bytes, rest);
         }
         range.frees
     }
@@ -233,18 +252,18 @@ impl StreamPool {
             && before + left.bytes == start
             && same_chunk(self, before, start)
         {
-            let left = self.free.remove(&before).expect("just found");
+            let left = self.remove_free(before);
             range.bytes += left.bytes;
             left.frees.into_iter().for_each(|point| range.add_free(point));
             start = before;
         }
         let end = start + range.bytes;
         if self.free.contains_key(&end) && same_chunk(self, start, end) {
-            let right = self.free.remove(&end).expect("just found");
+            let right = self.remove_free(end);
             range.bytes += right.bytes;
             right.frees.into_iter().for_each(|point| range.add_free(point));
         }
-        self.free.insert(start, range);
+        self.insert_free(start, range);
     }
 
     fn grow(
@@ -253,7 +272,7 @@ impl StreamPool {
         space: &mut AddressSpace,
         board: &mut Board,
         now: u64,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<(u64, u64, Vec<Extent>)> {
         let needed = whole_frames(bytes)?;
         let sizes = if needed < CHUNK_BYTES { vec![CHUNK_BYTES, needed] } else { vec![needed] };
         for chunk_bytes in sizes {
@@ -265,13 +284,13 @@ impl StreamPool {
                 board.give_back(&extents);
                 return None;
             };
-            let kind = RegionKind::PoolChunk { extents };
+            let kind = RegionKind::PoolChunk { extents: extents.clone() };
             space.insert(start, Region { bytes: chunk_bytes, kind });
             self.chunks.insert(start, chunk_bytes);
-            self.free.insert(start, FreeRange { bytes: chunk_bytes, frees: Vec::new() });
+            self.insert_free(start, FreeRange { bytes: chunk_bytes, frees: Vec::new() });
             self.reserved_bytes += chunk_bytes;
             self.reserved_high = self.reserved_high.max(self.reserved_bytes);
-            return Some((start, ready));
+            return Some((start, ready, extents));
         }
         None
     }
@@ -284,6 +303,11 @@ impl StreamPool {
         now: u64,
     ) -> Vec<Extent> {
         let mut freed = Vec::new();
+        // No chunk is wholly unused while less than the smallest one is.
+        if self.reserved_bytes <= keep_bytes || self.reserved_bytes - self.used_bytes < FRAME_BYTES
+        {
+            return freed;
+        }
         let chunks: Vec<(u64, u64)> =
             self.chunks.iter().map(|(start, bytes)| (*start, *bytes)).collect();
         for (start, bytes) in chunks {
@@ -294,7 +318,7 @@ impl StreamPool {
                 range.bytes == bytes && range.frees.iter().all(|free| free.has_passed_by(now))
             });
             if unused {
-                self.free.remove(&start);
+                self.remove_free(start);
                 self.chunks.remove(&start);
                 self.reserved_bytes -= bytes;
                 let region =

@@ -49,6 +49,15 @@ impl Vmm {
         self.held_bytes
     }
 
+    pub(crate) fn reservations(&self) -> usize {
+        self.reservations.len()
+    }
+
+    /// Handles that were not released.
+    pub(crate) fn handles(&self) -> usize {
+        self.handles.values().filter(|physical| !physical.released).count()
+    }
+
     pub(crate) fn has_room_for_a_handle(&self) -> bool {
         self.handles.len() < self.handle_limit
     }

@@ -140,3 +140,55 @@ fn untouched_memory_faults_but_moves_nothing() {
     gpu.free(fresh).unwrap();
     assert_eq!(gpu.memory_info().unwrap().free_bytes, 16 * GIB);
 }
+
+/// A kernel that needs more than is left evicts what it has just used, and still comes to an end.
+#[test]
+fn faults_come_to_an_end_on_a_nearly_full_device() {
+    for name in Profile::names() {
+        for free_pages in 1..4 {
+            let gpu = gpu(Profile::named(name).unwrap(), FaultModel::Driver);
+            gpu.steal(gpu.memory_info().unwrap().free_bytes - free_pages * (2 << 20));
+            let data = gpu.alloc_managed(128 << 20).unwrap();
+            for offset in [0, 0x30000, 0x1ff000] {
+                let touches = vec![Touch::write(data.offset(offset), 100 << 20)];
+                let kernel = Kernel::Work { touches, duration: std::time::Duration::ZERO };
+                gpu.launch(&kernel, Stream::LEGACY).unwrap();
+                gpu.synchronize_device().unwrap();
+            }
+            assert!(gpu.resident_bytes(data, 128 << 20) <= free_pages * (2 << 20), "{name}");
+        }
+    }
+}
+
+#[test]
+fn eviction_moves_what_was_written_and_no_more() {
+    let gpu = gpu(Profile::named("p100-16g").unwrap(), FaultModel::Driver);
+    let data = gpu.alloc_managed(2 << 20).unwrap();
+    stream_through(&gpu, data, 4096);
+    gpu.synchronize_device().unwrap();
+    gpu.steal(usize::MAX);
+    let plain = gpu.alloc(2 << 20).unwrap();
+    assert_eq!(gpu.managed_traffic().moved_out_bytes, 64 << 10, "one fault brought 64 KiB");
+    gpu.free(plain).unwrap();
+    stream_through(&gpu, data, 2 << 20);
+    gpu.synchronize_device().unwrap();
+    assert_eq!(gpu.managed_traffic().moved_in_bytes, 64 << 10, "the rest was never anywhere");
+}
+
+#[test]
+fn kernels_share_the_memory_of_the_device() {
+    use millpond::driver::StreamFlags;
+    let gpu = gpu(Profile::named("p100-16g").unwrap(), FaultModel::Driver);
+    let blocks: Vec<_> = (0..8).map(|_| gpu.alloc(GIB).unwrap()).collect();
+    let streams: Vec<_> =
+        (0..8).map(|_| gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap()).collect();
+    let taken = seconds(&gpu, || {
+        for (block, stream) in blocks.iter().zip(&streams) {
+            let touches = vec![Touch::read(*block, GIB)];
+            let kernel = Kernel::Work { touches, duration: std::time::Duration::ZERO };
+            gpu.launch(&kernel, *stream).unwrap();
+        }
+    });
+    let expected = 8.0 * GIB as f64 / 732e9;
+    assert!((taken / expected - 1.0).abs() < 0.02, "{taken} s for {expected} s of memory traffic");
+}

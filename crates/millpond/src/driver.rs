@@ -22,6 +22,8 @@ mod memory;
 mod pool;
 mod stream;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub use call::Call;
@@ -118,8 +120,8 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
 
     // Virtual memory management.
 
-    /// Reserves device addresses. `bytes` and `align` are multiples of the granularity (`align` 0:
-    /// no wish).
+    /// Reserves device addresses. `bytes` is a multiple of the granularity, `align` a power of two, or 0 for
+    /// no wish.
     fn reserve(&self, bytes: usize, align: usize) -> DriverResult<DevicePtr>;
     /// Gives a whole reservation back. Nothing may be mapped in it.
     fn unreserve(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()>;
@@ -159,10 +161,15 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
 
     /// Creates a stream. Its handle may be one that a destroyed stream had; its id never is.
     fn create_stream(&self, flags: StreamFlags) -> DriverResult<Stream>;
-    /// Destroys a stream at once; what is queued on it still runs.
+    /// Destroys a stream at once; what is queued on it still runs. Not while it is being captured.
     fn destroy_stream(&self, stream: Stream) -> DriverResult<()>;
     /// The id of the stream behind a handle. [`Stream::PER_THREAD`] has another one in each thread.
     fn stream_id(&self, stream: Stream) -> DriverResult<StreamId>;
+    /// A number that changes whenever a stream handle may have got another meaning. Whoever keeps what a handle
+    /// meant need not ask again while the number stays. `None`: the driver cannot know, ask each time.
+    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+        None
+    }
     /// Waits for everything queued on a stream.
     fn synchronize_stream(&self, stream: Stream) -> DriverResult<()>;
     /// Whether everything queued on a stream has run.
@@ -173,6 +180,9 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     // Capture and graphs.
 
     /// Begins to record what is queued on a stream instead of running it.
+    ///
+    /// From then on a call that is refused because of a capture also spoils that capture
+    /// ([`CaptureState::Invalidated`]), as in CUDA.
     fn begin_capture(&self, stream: Stream, mode: CaptureMode) -> DriverResult<()>;
     /// Ends a capture on the stream where it began.
     fn end_capture(&self, stream: Stream) -> DriverResult<Graph>;

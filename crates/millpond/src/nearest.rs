@@ -6,13 +6,16 @@
 /// use millpond::nearest::nearest;
 ///
 /// assert_eq!(nearest("a100-80", ["a100-80g", "h100-80g"]), Some("a100-80g"));
+/// assert_eq!(nearest("A100-80G", ["a100-80g", "h100-80g"]), Some("a100-80g"));
 /// assert_eq!(nearest("teapot", ["a100-80g", "h100-80g"]), None);
 /// ```
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR_ENOUGH: f64 = 0.75;
+    // Names here are lower case; capitals are the commonest way to mistype them.
+    let name = name.to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
         .filter(|(similarity, _)| *similarity >= NEAR_ENOUGH)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)

@@ -101,6 +101,13 @@ impl Lab {
         self.blocks.values().map(|block| block.bytes).sum()
     }
 
+    /// Pages of 2 MiB that held blocks touch.
+    pub fn pages_touched(&self) -> usize {
+        let pages =
+            |block: &Block| (block.ptr.0 >> 21)..=((block.ptr.0 + block.bytes as u64 - 1) >> 21);
+        self.blocks.values().flat_map(pages).collect::<BTreeSet<_>>().len()
+    }
+
     /// A held block, by its number in order of allocation.
     pub fn block(&self, number: usize) -> Option<Block> {
         let ptr = self.order.get(number.checked_rem(self.order.len())?)?;

@@ -1,5 +1,5 @@
 use millpond::driver::{
-    CaptureMode, CaptureState, Driver, DriverErrorKind, EventTiming, Stream, StreamFlags,
+    CaptureMode, CaptureState, Driver, DriverErrorKind, EventTiming, Kernel, Stream, StreamFlags,
 };
 
 use super::{expect_error, fill, words};
@@ -81,4 +81,70 @@ pub fn capture_forbids_and_allows(driver: &dyn Driver) {
     expect_error(driver.synchronize_stream(stream), unsupported);
     let _ = driver.end_capture(stream);
     driver.destroy_stream(stream).unwrap();
+}
+
+/// Captures keep to themselves: they end where they began, with everything joined, and wait for nothing outside.
+///
+/// # Panics
+/// If the driver does it wrong.
+pub fn captures_keep_to_themselves(driver: &dyn Driver) {
+    let unsupported = DriverErrorKind::CaptureUnsupported;
+    let [a, b] = [(); 2].map(|()| driver.create_stream(StreamFlags::NON_BLOCKING).unwrap());
+    let blocking = driver.create_stream(StreamFlags::default()).unwrap();
+    let ptr = driver.alloc(4000).unwrap();
+    let [event, other] = [(); 2].map(|()| driver.create_event(EventTiming::Disabled).unwrap());
+
+    // What went to another stream has to come back.
+    driver.begin_capture(a, CaptureMode::Relaxed).unwrap();
+    driver.record_event(event, a).unwrap();
+    driver.wait_event(b, event).unwrap();
+    fill(driver, ptr, 1, 10, b);
+    expect_error(driver.end_capture(b), DriverErrorKind::InvalidValue);
+    expect_error(driver.end_capture(a), DriverErrorKind::CaptureInvalidated);
+    assert_eq!(driver.capture_state(b), Ok(CaptureState::None));
+
+    // Two captures cannot wait for each other, and an event is of the one that recorded it last.
+    driver.begin_capture(a, CaptureMode::Relaxed).unwrap();
+    driver.begin_capture(b, CaptureMode::Relaxed).unwrap();
+    driver.record_event(event, a).unwrap();
+    driver.record_event(event, b).unwrap();
+    driver.wait_event(b, event).unwrap();
+    driver.record_event(other, a).unwrap();
+    expect_error(driver.wait_event(b, other), unsupported);
+    for stream in [a, b] {
+        expect_error(driver.end_capture(stream), DriverErrorKind::CaptureInvalidated);
+    }
+
+    // Nor can one wait for an event outside, or lose its stream.
+    driver.record_event(event, blocking).unwrap();
+    driver.begin_capture(a, CaptureMode::Relaxed).unwrap();
+    expect_error(driver.destroy_stream(a), unsupported);
+    expect_error(driver.wait_event(a, event), unsupported);
+    expect_error(driver.end_capture(a), DriverErrorKind::CaptureInvalidated);
+
+    // The legacy stream would wait for every blocking one, and cannot be captured by an event either.
+    driver.begin_capture(blocking, CaptureMode::Relaxed).unwrap();
+    let fill_on_legacy = Kernel::Fill { dst: ptr, value: 1, count: 1 };
+    expect_error(driver.launch(&fill_on_legacy, Stream::LEGACY), unsupported);
+    expect_error(driver.end_capture(blocking), DriverErrorKind::CaptureInvalidated);
+    driver.begin_capture(a, CaptureMode::Relaxed).unwrap();
+    driver.record_event(event, a).unwrap();
+    expect_error(driver.wait_event(Stream::LEGACY, event), unsupported);
+    expect_error(driver.end_capture(a), DriverErrorKind::CaptureInvalidated);
+
+    // A capture that is not relaxed ends in the thread where it began.
+    driver.begin_capture(a, CaptureMode::ThreadLocal).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| expect_error(driver.end_capture(a), unsupported));
+    });
+    let graph = driver.end_capture(a).unwrap();
+    driver.destroy_graph(graph).unwrap();
+
+    driver.free(ptr).unwrap();
+    for event in [event, other] {
+        driver.destroy_event(event).unwrap();
+    }
+    for stream in [a, b, blocking] {
+        driver.destroy_stream(stream).unwrap();
+    }
 }

@@ -52,7 +52,7 @@ pub struct MemoryInfo {
     pub total_bytes: usize,
 }
 
-/// What was asked of a driver and not given back, by kind.
+/// What was asked of a driver and not given back, by kind: memory in bytes, everything else by number.
 ///
 /// `device_bytes()` is what a resource's `reserved_bytes` must agree with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,16 @@ pub struct Held {
     pub managed_bytes: usize,
     /// Pinned host memory.
     pub pinned_bytes: usize,
+    /// Reserved ranges of addresses.
+    pub reservations: usize,
+    /// Physical handles that were not released.
+    pub handles: usize,
+    /// Pools that were created.
+    pub pools: usize,
+    /// Streams that were created.
+    pub streams: usize,
+    /// Events that were created.
+    pub events: usize,
 }
 
 impl Held {
