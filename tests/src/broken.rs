@@ -5,5 +5,16 @@
 mod moving_pages;
 mod regions;
 
+use millpond::FreeError;
+use millpond::driver::DevicePtr;
+
 pub use moving_pages::{MovingPages, PageBug};
 pub use regions::{RegionBug, Regions};
+
+/// What is wrong with freeing an address where no block begins, given the last block before it.
+fn not_a_block(ptr: DevicePtr, before: Option<(DevicePtr, usize)>) -> FreeError {
+    match before {
+        Some((block, bytes)) if ptr < block.offset(bytes) => FreeError::Interior { ptr, block },
+        _ => FreeError::Foreign { ptr },
+    }
+}

@@ -14,6 +14,7 @@ mod threads;
 
 use std::sync::Arc;
 
+use millpond::driver::DriverResult;
 use millpond::{Driver, Resource};
 
 pub use bad_frees::{bad_frees, empty_blocks};
@@ -37,18 +38,34 @@ pub struct Promises {
     pub oom_complete: bool,
 }
 
+/// How a resource is made on a driver.
+pub type Make = fn(Arc<dyn Driver>) -> DriverResult<Box<dyn Resource>>;
+
 /// A resource under test.
 #[derive(Clone, Copy)]
 pub struct Subject {
     /// The name that replays it: the module of its tests.
     pub name: &'static str,
-    /// Makes one.
-    pub make: fn(Arc<dyn Driver>) -> Box<dyn Resource>,
+    /// Makes one, or says why the driver did not let it.
+    pub make: Make,
     /// What it promises.
     pub promises: Promises,
 }
 
-/// The tests of one resource: `conformance!(name, |driver| Resource::new(driver), Promises { … })`.
+/// Fails a test with what was wrong and the command that runs the check again.
+///
+/// # Panics
+/// If something was wrong.
+pub fn with_replay(outcome: Result<(), Wrong>, subject: &Subject, check: &str) {
+    if let Err(wrong) = outcome {
+        let command = format!("cargo test -p millpond-tests {}::{check}", subject.name);
+        let replay =
+            if wrong.contains("replay") { String::new() } else { format!("\nreplay: {command}") };
+        panic!("{wrong}{replay}");
+    }
+}
+
+/// The tests of one resource: `conformance!(name, |driver| Ok(Resource::new(driver)), Promises { … })`.
 ///
 /// An optional last argument is the number of seeded programs to run, instead of 1,000.
 #[macro_export]
@@ -65,8 +82,8 @@ macro_rules! conformance {
             const SUBJECT: suite::Subject = suite::Subject {
                 name: stringify!($name),
                 make: |driver| {
-                    let make: fn(_) -> _ = $make;
-                    Box::new(make(driver))
+                    let make: fn(_) -> millpond::driver::DriverResult<_> = $make;
+                    Ok(Box::new(make(driver)?))
                 },
                 promises: $promises,
             };
@@ -78,7 +95,7 @@ macro_rules! conformance {
 
             #[test]
             fn programs() {
-                suite::programs(&SUBJECT, $programs).unwrap();
+                suite::with_replay(suite::programs(&SUBJECT, $programs), &SUBJECT, "programs");
             }
         }
     };
@@ -86,7 +103,7 @@ macro_rules! conformance {
         $(
             #[test]
             fn $check() {
-                suite::$check(&SUBJECT).unwrap();
+                suite::with_replay(suite::$check(&SUBJECT), &SUBJECT, stringify!($check));
             }
         )*
     };

@@ -7,3 +7,8 @@
 pub mod broken;
 pub mod conformance;
 pub mod driver_suite;
+
+/// The README's examples, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -11,4 +11,4 @@ const DIRECT: Promises = Promises {
     oom_complete: false,
 };
 
-conformance!(direct, Direct::new, DIRECT, 10_000);
+conformance!(direct, |driver| Ok(Direct::new(driver)), DIRECT, 10_000);

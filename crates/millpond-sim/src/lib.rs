@@ -19,15 +19,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! From the bottom up (a module uses only those above it in the list):
+//! From the bottom up:
 //!
 //! - `quantity`, `profile`: the figures, and where they come from;
 //! - `ranges`, `frames`, `page_set`, `residency`, `link`: what there is to share, as plain arithmetic;
 //! - `board`: all of that together; what a broker owns when several processes share a device;
-//! - `bytes`, `address_space`, `plain_heap`, `vmm`, `stream_pool`: one process's memory;
+//! - `page_discard`, `bytes`, `address_space`, `plain_heap`, `vmm`: one process's memory;
 //! - `order`, `work`, `schedule`, `captures`: one process's streams;
+//! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
-//! - `machine`, `execute`, `gpu`: the device as a whole, and its driver.
+//! - `machine`, `execute`: the device as a whole, and what happens when work runs;
+//! - `gpu`, `driver`: what its users hold.
 
 mod address_space;
 mod board;

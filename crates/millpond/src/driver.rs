@@ -14,6 +14,7 @@
 
 mod call;
 mod capture;
+mod counted;
 mod device_info;
 mod error;
 mod event;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 pub use call::Call;
 pub use capture::{CaptureId, CaptureMode, CaptureState, Graph};
+pub use counted::Counted;
 pub use device_info::{DeviceInfo, DeviceKind};
 pub use error::{DriverError, DriverErrorKind, DriverResult};
 pub use event::{Event, EventTiming};

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millpond::driver::{
-    Access, DevicePtr, Driver, DriverError, DriverResult, Event, EventTiming, PhysicalHandle,
-    PhysicalProperties, Stream, StreamId,
+    Access, Counted, DevicePtr, Driver, DriverError, DriverResult, Event, EventTiming,
+    PhysicalHandle, PhysicalProperties, Stream, StreamId,
 };
 use millpond::resource::OutOfMemory;
 use millpond::{AllocError, FreeError, Resource, Usage};
 use parking_lot::Mutex;
 
+use super::not_a_block;
+
 const PAGE: usize = 2 << 20;
+/// Beyond this many, those that nothing refers to are looked for.
+const MOST_EVENTS: usize = 64;
 
 /// What is wrong with a [`MovingPages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +26,14 @@ pub enum PageBug {
     MovesTooEarly,
     /// Takes the old mapping away while work may still use it.
     UnmapsTooEarly,
+    /// Says that memory is out while another stream's freed pages are there.
+    GivesUpEarly,
 }
 
 /// Every block has its own addresses and pages. A freed block's pages are free at once, its addresses
 /// when the work that used them is done.
 pub struct MovingPages {
-    driver: Arc<dyn Driver>,
+    driver: Counted,
     bug: PageBug,
     state: Mutex<State>,
 }
@@ -37,6 +43,8 @@ struct State {
     live: BTreeMap<DevicePtr, Block>,
     free_pages: Vec<FreePage>,
     leaving: Vec<Leaving>,
+    /// Every event that was created. Freed pages and leaving addresses refer to some of them.
+    events: Vec<Event>,
     usage: Usage,
 }
 
@@ -62,7 +70,7 @@ struct FreePage {
 impl MovingPages {
     /// With or without a bug.
     pub fn new(driver: Arc<dyn Driver>, bug: PageBug) -> MovingPages {
-        MovingPages { driver, bug, state: Mutex::default() }
+        MovingPages { driver: Counted::new(driver), bug, state: Mutex::default() }
     }
 
     /// Pages for a block on a stream: freed ones first, then new ones.
@@ -75,7 +83,12 @@ impl MovingPages {
         let id = self.driver.stream_id(stream)?;
         let mut pages = Vec::new();
         while pages.len() < count {
-            let page = match state.free_pages.pop() {
+            let usable = |page: &FreePage| {
+                let own = page.freed.is_none_or(|(freed_on, _)| freed_on == id);
+                self.bug != PageBug::GivesUpEarly || own
+            };
+            let found = state.free_pages.iter().rposition(usable);
+            let page = match found.map(|index| state.free_pages.remove(index)) {
                 Some(page) => page,
                 None => match self.driver.create(PAGE, PhysicalProperties::default()) {
                     Ok(handle) => {
@@ -140,6 +153,17 @@ impl MovingPages {
         });
     }
 
+    /// Destroys the events that nothing refers to any more.
+    fn destroy_unused_events(&self, state: &mut State) {
+        let State { events, free_pages, leaving, .. } = state;
+        events.retain(|event| {
+            let used =
+                free_pages.iter().any(|page| page.freed.is_some_and(|(_, freed)| freed == *event))
+                    || leaving.iter().any(|leaving| leaving.freed == *event);
+            used || self.driver.destroy_event(*event).is_err()
+        });
+    }
+
     fn explain(state: &State, bytes: usize, error: DriverError) -> AllocError {
         if !error.is_out_of_memory() {
             return error.into();
@@ -163,6 +187,9 @@ impl Resource for MovingPages {
         }
         let state = &mut *self.state.lock();
         self.unmap_left(state, false);
+        if state.events.len() > MOST_EVENTS {
+            self.destroy_unused_events(state);
+        }
         let mut pages = match self.take_pages(state, bytes.div_ceil(PAGE), stream) {
             Ok(pages) => pages,
             Err(error) => return Err(Self::explain(state, bytes, error)),
@@ -187,7 +214,10 @@ impl Resource for MovingPages {
         }
         let state = &mut *self.state.lock();
         match state.live.get(&ptr) {
-            None => return Err(FreeError::Foreign { ptr }),
+            None => {
+                let before = state.live.range(..ptr).next_back();
+                return Err(not_a_block(ptr, before.map(|(start, block)| (*start, block.bytes))));
+            }
             Some(block) if block.bytes != bytes => {
                 let allocated_bytes = block.bytes;
                 return Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes });
@@ -200,6 +230,7 @@ impl Resource for MovingPages {
             let _ = self.driver.destroy_event(event);
             return Err(error.into());
         }
+        state.events.push(event);
         let block = state.live.remove(&ptr).expect("just found");
         state.usage.block_freed(bytes);
         let mapped = block.pages.len() * PAGE;
@@ -215,7 +246,8 @@ impl Resource for MovingPages {
 
     fn usage(&self) -> Usage {
         let state = self.state.lock();
-        Usage { largest_free_bytes: state.free_pages.len() * PAGE, ..state.usage }
+        let largest_free_bytes = state.free_pages.len() * PAGE;
+        Usage { largest_free_bytes, driver_calls: self.driver.calls(), ..state.usage }
     }
 
     fn trim(&self) -> usize {
@@ -228,11 +260,12 @@ impl Resource for MovingPages {
         state.free_pages.retain(|page| self.driver.release(page.handle).is_err());
         let given_back = (before - state.free_pages.len()) * PAGE;
         state.usage.returned(given_back);
+        self.destroy_unused_events(state);
         given_back
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
-        &self.driver
+        self.driver.driver()
     }
 }
 
@@ -254,6 +287,9 @@ impl Drop for MovingPages {
         }
         for page in std::mem::take(&mut state.free_pages) {
             let _ = self.driver.release(page.handle);
+        }
+        for event in state.events.drain(..) {
+            let _ = self.driver.destroy_event(event);
         }
     }
 }

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millpond::driver::{DevicePtr, Driver, DriverResult, Event, EventTiming, Stream, StreamId};
+use millpond::driver::{
+    Counted, DevicePtr, Driver, DriverResult, Event, EventTiming, Stream, StreamId,
+};
 use millpond::resource::{ALIGNMENT, OutOfMemory};
 use millpond::{AllocError, FreeError, Resource, Usage};
 use parking_lot::Mutex;
+
+use super::not_a_block;
 
 const CHUNK_BYTES: usize = 16 << 20;
 
@@ -23,11 +27,29 @@ pub enum RegionBug {
     LeaksOnFailedCall,
     /// Rounds sizes down, so that blocks overlap.
     Overlaps,
+    /// Never destroys the events it creates.
+    LeaksEvents,
+}
+
+/// An event that is destroyed when no range needs it any more.
+struct OwnedEvent {
+    driver: Counted,
+    event: Event,
+    leaks: bool,
+}
+
+impl Drop for OwnedEvent {
+    fn drop(&mut self) {
+        // A device that refuses is being failed on purpose: once more is enough.
+        if !self.leaks && self.driver.destroy_event(self.event).is_err() {
+            let _ = self.driver.destroy_event(self.event);
+        }
+    }
 }
 
 /// First fit in address order over chunks of plain memory.
 pub struct Regions {
-    driver: Arc<dyn Driver>,
+    driver: Counted,
     bug: RegionBug,
     state: Mutex<State>,
 }
@@ -43,13 +65,13 @@ struct State {
 #[derive(Default)]
 struct FreeRange {
     bytes: usize,
-    points: Vec<(StreamId, Event)>,
+    points: Vec<(StreamId, Arc<OwnedEvent>)>,
 }
 
 impl Regions {
     /// With or without a bug.
     pub fn new(driver: Arc<dyn Driver>, bug: RegionBug) -> Regions {
-        Regions { driver, bug, state: Mutex::default() }
+        Regions { driver: Counted::new(driver), bug, state: Mutex::default() }
     }
 
     fn rounded(&self, bytes: usize) -> Option<usize> {
@@ -61,7 +83,6 @@ impl Regions {
 
     fn grow(&self, state: &mut State, bytes: usize) -> DriverResult<()> {
         let chunk_bytes = bytes.next_multiple_of(2 << 20).max(CHUNK_BYTES);
-        state.usage.driver_calls += 1;
         let chunk = self.driver.alloc(chunk_bytes)?;
         state.usage.reserved(chunk_bytes);
         state.chunks.insert(chunk, chunk_bytes);
@@ -76,21 +97,20 @@ impl Regions {
         }
         let id = self.driver.stream_id(stream)?;
         for (_, event) in range.points.iter().filter(|(freed_on, _)| *freed_on != id) {
-            self.driver.wait_event(stream, *event)?;
+            self.driver.wait_event(stream, event.event)?;
         }
         Ok(())
     }
 
-    fn record(&self, stream: Stream) -> DriverResult<(StreamId, Event)> {
+    fn record(&self, stream: Stream) -> DriverResult<(StreamId, Arc<OwnedEvent>)> {
         let id = self.driver.stream_id(stream)?;
-        let event = self.driver.create_event(EventTiming::Disabled)?;
-        match self.driver.record_event(event, stream) {
-            Ok(()) => Ok((id, event)),
-            Err(error) => {
-                let _ = self.driver.destroy_event(event);
-                Err(error)
-            }
-        }
+        let event = OwnedEvent {
+            event: self.driver.create_event(EventTiming::Disabled)?,
+            driver: self.driver.clone(),
+            leaks: self.bug == RegionBug::LeaksEvents,
+        };
+        self.driver.record_event(event.event, stream)?;
+        Ok((id, Arc::new(event)))
     }
 }
 
@@ -171,7 +191,10 @@ impl Resource for Regions {
         }
         let state = &mut *self.state.lock();
         match state.live.get(&ptr) {
-            None => return Err(FreeError::Foreign { ptr }),
+            None => {
+                let before = state.live.range(..ptr).next_back();
+                return Err(not_a_block(ptr, before.map(|(block, bytes)| (*block, *bytes))));
+            }
             Some(&allocated_bytes) if allocated_bytes != bytes => {
                 return Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes });
             }
@@ -189,7 +212,7 @@ impl Resource for Regions {
     fn usage(&self) -> Usage {
         let state = self.state.lock();
         let largest = state.free.values().map(|range| range.bytes).max().unwrap_or(0);
-        Usage { largest_free_bytes: largest, ..state.usage }
+        Usage { largest_free_bytes: largest, driver_calls: self.driver.calls(), ..state.usage }
     }
 
     fn trim(&self) -> usize {
@@ -210,7 +233,7 @@ impl Resource for Regions {
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
-        &self.driver
+        self.driver.driver()
     }
 }
 

@@ -20,19 +20,21 @@ pub fn every_call_failing(subject: &Subject) -> Result<(), Wrong> {
     for seed in Seeds::first(PROGRAMS) {
         let program =
             program().new_tree(&mut runner(seed)).map_err(|reason| reason.to_string())?.current();
+        // What no call failing gives: how many there are to fail.
         let mut lab = Lab::new(subject, seed);
-        lab.gpu.set_faults(&[]);
         run(&mut lab, &program)?;
         let calls = lab.gpu.counted_calls();
         lab.close(subject.promises.returns_upstream)?;
         for call in 0..calls.min(MOST_CALLS) {
-            let mut lab = Lab::new(subject, seed);
-            lab.gpu.set_faults(&[Fault::Nth(call)]);
-            let outcome = run(&mut lab, &program).and_then(|()| {
-                lab.gpu.set_faults(&[]);
-                lab.close(subject.promises.returns_upstream)
-            });
-            outcome.map_err(|wrong| {
+            let try_it = || match Lab::with_faults(subject, seed, &[Fault::Nth(call)])? {
+                // A resource that could not be made has nothing to lose.
+                Err(_) => Ok(()),
+                Ok(mut lab) => {
+                    run(&mut lab, &program)?;
+                    lab.close(subject.promises.returns_upstream)
+                }
+            };
+            try_it().map_err(|wrong| {
                 let replay = replay_command(subject.name, "every_call_failing", seed);
                 format!(
                     "{} with seed {seed}, driver call {call} failing: {wrong}\nreplay: {replay}",

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::driver::{
-    DevicePtr, Driver, EventTiming, Kernel, Stream, StreamFlags, StreamId, Touch,
+    DevicePtr, Driver, DriverError, EventTiming, Held, Kernel, Stream, StreamFlags, StreamId, Touch,
 };
 use millpond::resource::ALIGNMENT;
 use millpond::{AllocError, FreeError, Resource};
-use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
+use millpond_sim::{Fault, Profile, RunOrder, SimGpu, SimOptions};
 
 use super::Subject;
 
@@ -55,15 +55,36 @@ pub struct Lab {
     order: Vec<DevicePtr>,
     sums: DevicePtr,
     expected: Vec<Expected>,
-    held_before: usize,
+    held_before: Held,
     next_tag: u32,
+    peak_live_bytes: usize,
+    /// Driver calls that the resource has made.
+    calls: u64,
 }
 
 const MOST_SUMS: usize = 4096;
 
+/// Events that a resource may keep for the next time.
+pub(crate) const MOST_EVENTS_KEPT: usize = 64;
+
 impl Lab {
     /// A fresh device with the subject on it.
+    ///
+    /// # Panics
+    /// If the subject cannot be made on an empty device.
     pub fn new(subject: &Subject, seed: u64) -> Lab {
+        Lab::with_faults(subject, seed, &[])
+            .expect("nothing is wrong with an empty device")
+            .expect("an empty device has room")
+    }
+
+    /// A fresh device with the subject on it, some of whose driver calls will fail. The inner error is the
+    /// subject's, which may be right.
+    pub fn with_faults(
+        subject: &Subject,
+        seed: u64,
+        faults: &[Fault],
+    ) -> Result<Result<Lab, DriverError>, Wrong> {
         let gpu = Arc::new(test_gpu(seed));
         let driver: Arc<dyn Driver> = gpu.clone();
         let sums = driver.alloc(MOST_SUMS * 8).expect("the device is empty");
@@ -71,10 +92,18 @@ impl Lab {
         while streams.len() < STREAMS {
             streams.push(driver.create_stream(StreamFlags::NON_BLOCKING).expect("no faults yet"));
         }
-        let held_before = driver.held().total_bytes();
+        let held_before = driver.held();
+        gpu.set_faults(faults);
+        let made = (subject.make)(driver);
         gpu.arm_faults(false);
-        Lab {
-            resource: Some((subject.make)(driver)),
+        let resource = match made {
+            Ok(resource) => resource,
+            Err(error) if gpu.held() == held_before => return Ok(Err(error)),
+            Err(error) => return Err(format!("was not made, but left something behind: {error}")),
+        };
+        Ok(Ok(Lab {
+            resource: Some(resource),
+            calls: gpu.counted_calls(),
             gpu,
             streams,
             blocks: BTreeMap::new(),
@@ -83,7 +112,8 @@ impl Lab {
             expected: Vec::new(),
             held_before,
             next_tag: 1,
-        }
+            peak_live_bytes: 0,
+        }))
     }
 
     /// The resource under test.
@@ -115,10 +145,12 @@ impl Lab {
     }
 
     /// Calls into the resource, the only ones that injected failures may hit.
-    fn calling<T>(&self, call: impl FnOnce(&dyn Resource) -> T) -> T {
+    fn calling<T>(&mut self, call: impl FnOnce(&dyn Resource) -> T) -> T {
+        let before = self.gpu.counted_calls();
         self.gpu.arm_faults(true);
         let answer = call(self.resource());
         self.gpu.arm_faults(false);
+        self.calls += self.gpu.counted_calls() - before;
         answer
     }
 
@@ -158,6 +190,7 @@ impl Lab {
         self.fill(&block, handle)?;
         self.blocks.insert(ptr, block);
         self.order.push(ptr);
+        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes());
         self.check_books()?;
         Ok(Ok(ptr))
     }
@@ -307,18 +340,27 @@ impl Lab {
                 self.blocks.len()
             ));
         }
-        let held = self.gpu.held().total_bytes() - self.held_before;
+        let held = self.gpu.held().total_bytes() - self.held_before.total_bytes();
         if usage.reserved_bytes != held {
             return Err(format!(
                 "the resource says {} bytes are reserved, but the driver counts {held}",
                 usage.reserved_bytes
             ));
         }
+        if usage.driver_calls != self.calls {
+            return Err(format!(
+                "the resource says it made {} driver calls, but the driver counts {}",
+                usage.driver_calls, self.calls
+            ));
+        }
         if usage.reserved_bytes < usage.live_bytes
-            || usage.peak_live_bytes < usage.live_bytes
-            || usage.peak_reserved_bytes < usage.reserved_bytes
+            || usage.peak_live_bytes != self.peak_live_bytes
+            || !(usage.reserved_bytes..=CAPACITY_BYTES * 8).contains(&usage.peak_reserved_bytes)
         {
-            return Err(format!("the account contradicts itself: {usage:?}"));
+            let peak = self.peak_live_bytes;
+            return Err(format!(
+                "the account is wrong (at most {peak} bytes were live): {usage:?}"
+            ));
         }
         self.check_findings()
     }
@@ -359,12 +401,16 @@ impl Lab {
         if returns_upstream && left > 0 {
             return Err(format!("nothing is held, but trim leaves {left} bytes reserved"));
         }
+        let events = self.gpu.held().events - self.held_before.events;
+        if events > MOST_EVENTS_KEPT {
+            return Err(format!("nothing is held, but {events} events are left"));
+        }
         self.resource = None;
-        let held = self.gpu.held().total_bytes();
+        let held = self.gpu.held();
         if held != self.held_before {
             return Err(format!(
-                "the resource is gone and left {} bytes behind",
-                held - self.held_before
+                "the resource is gone and left something behind: {held:?} instead of {:?}",
+                self.held_before
             ));
         }
         self.settle()

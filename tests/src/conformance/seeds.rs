@@ -1,12 +1,12 @@
 //! Where the randomness comes from, and how to get the same again.
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// The seeds a check runs with: the first few, or the one in `MILLPOND_SEED`.
 #[derive(Clone, Debug)]
-pub struct Seeds(Range<u64>);
+pub struct Seeds(RangeInclusive<u64>);
 
 impl Seeds {
     /// The first `count` seeds, unless the environment names one.
@@ -17,9 +17,9 @@ impl Seeds {
         match std::env::var("MILLPOND_SEED") {
             Ok(text) => {
                 let seed = text.parse().expect("MILLPOND_SEED is a whole number");
-                Seeds(seed..seed + 1)
+                Seeds(seed..=seed)
             }
-            Err(_) => Seeds(0..count),
+            Err(_) => Seeds(0..=count - 1),
         }
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond::driver::{DevicePtr, Driver, Event, EventTiming, Kernel, Stream, StreamFlags, Touch};
+use millpond::driver::{
+    DevicePtr, Driver, Event, EventTiming, Held, Kernel, Stream, StreamFlags, Touch,
+};
 use millpond::{Resource, Usage};
 use millpond_sim::SimGpu;
 use parking_lot::Mutex;
 
 use super::Subject;
-use super::lab::{Wrong, test_gpu};
+use super::lab::{MOST_EVENTS_KEPT, Wrong, test_gpu};
 use super::seeds::{Seeds, replay_command};
 
 const THREADS: u64 = 4;
@@ -51,7 +53,7 @@ pub fn threads(subject: &Subject) -> Result<(), Wrong> {
 fn run(subject: &Subject, seed: u64) -> Result<(), Wrong> {
     let gpu = Arc::new(test_gpu(seed));
     let shared = Shared {
-        resource: (subject.make)(gpu.clone()),
+        resource: (subject.make)(gpu.clone()).map_err(|error| error.to_string())?,
         gpu: Arc::clone(&gpu),
         live: Mutex::default(),
         parcels: Mutex::default(),
@@ -81,10 +83,14 @@ fn run(subject: &Subject, seed: u64) -> Result<(), Wrong> {
         ));
     }
     shared.resource.trim();
+    let events = gpu.held().events;
+    if events > MOST_EVENTS_KEPT {
+        return Err(format!("nothing is held, but {events} events are left"));
+    }
     drop(shared);
-    match gpu.held().total_bytes() {
-        0 => Ok(()),
-        left => Err(format!("{left} bytes were left behind")),
+    match gpu.held() {
+        left if left == Held::default() => Ok(()),
+        left => Err(format!("something was left behind: {left:?}")),
     }
 }
 
@@ -128,7 +134,12 @@ fn work(shared: &Shared, seed: u64) -> Result<(), Wrong> {
             }
         }
     }
-    mine.into_iter().try_for_each(|(ptr, bytes)| release(shared, ptr, bytes, stream))
+    mine.into_iter().try_for_each(|(ptr, bytes)| release(shared, ptr, bytes, stream))?;
+    match stream {
+        Stream::PER_THREAD => Ok(()),
+        // With work still queued, and memory freed on it that others may take.
+        created => gpu.destroy_stream(created).map_err(|error| error.to_string()),
+    }
 }
 
 fn claim(shared: &Shared, ptr: DevicePtr, bytes: usize) -> Result<(), Wrong> {

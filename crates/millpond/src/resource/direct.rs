@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{AllocError, FreeError, OutOfMemory, Resource, Usage};
-use crate::driver::{DevicePtr, Driver, DriverError, Stream};
+use crate::driver::{Counted, DevicePtr, Driver, DriverError, Stream};
 
 /// Every block is its own plain driver allocation: the baseline that pools are measured against.
 ///
@@ -16,7 +16,7 @@ use crate::driver::{DevicePtr, Driver, DriverError, Stream};
 /// the driver packs small allocations into pages that it cannot take apart again.
 #[derive(Debug)]
 pub struct Direct {
-    driver: Arc<dyn Driver>,
+    driver: Counted,
     books: Mutex<Books>,
 }
 
@@ -31,7 +31,7 @@ struct Books {
 impl Direct {
     /// Allocates from `driver`.
     pub fn new(driver: Arc<dyn Driver>) -> Direct {
-        Direct { driver, books: Mutex::default() }
+        Direct { driver: Counted::new(driver), books: Mutex::default() }
     }
 
     fn reserved_for(&self, bytes: usize) -> Option<usize> {
@@ -62,7 +62,6 @@ impl Resource for Direct {
         let reserved = self.reserved_for(bytes).ok_or(AllocError::TooLarge { bytes })?;
         let answer = self.driver.alloc(bytes);
         let mut books = self.books.lock();
-        books.usage.driver_calls += 1;
         match answer {
             Ok(ptr) => {
                 books.blocks.insert(ptr, bytes);
@@ -86,7 +85,6 @@ impl Resource for Direct {
         self.books.lock().take(ptr, bytes)?;
         let answer = self.driver.free(ptr);
         let mut books = self.books.lock();
-        books.usage.driver_calls += 1;
         match answer {
             Ok(()) => {
                 books.usage.block_freed(bytes);
@@ -102,7 +100,7 @@ impl Resource for Direct {
     }
 
     fn usage(&self) -> Usage {
-        self.books.lock().usage
+        Usage { driver_calls: self.driver.calls(), ..self.books.lock().usage }
     }
 
     /// Holds nothing that is not in use.
@@ -111,7 +109,7 @@ impl Resource for Direct {
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
-        &self.driver
+        self.driver.driver()
     }
 }
 

@@ -1,0 +1,112 @@
+//! A driver that counts its calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{
+    Access, Advice, CaptureMode, CaptureState, DeviceInfo, DevicePtr, Driver, DriverPool,
+    DriverResult, Event, EventTiming, Graph, Held, Kernel, Location, MemoryInfo, PhysicalHandle,
+    PhysicalProperties, PoolAttribute, PoolProperties, Stream, StreamFlags, StreamId,
+};
+
+/// Passes every call on and counts it: how a resource knows what it has asked of its driver.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    driver: Arc<dyn Driver>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Counted {
+    /// Counts the calls made through this value and its clones.
+    pub fn new(driver: Arc<dyn Driver>) -> Counted {
+        Counted { driver, calls: Arc::default() }
+    }
+
+    /// Calls so far, failed ones too.
+    pub fn calls(&self) -> u64 {
+        // Relaxed: the count orders nothing.
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// The driver itself.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+}
+
+/// Methods that count a call and pass it on.
+macro_rules! passed_on {
+    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
+        $(
+            fn $name(&self $(, $argument: $type)*) -> $answer {
+                self.calls.fetch_add(1, Ordering::Relaxed);
+                self.driver.$name($($argument),*)
+            }
+        )*
+    };
+}
+
+impl Driver for Counted {
+    fn device(&self) -> &DeviceInfo {
+        self.driver.device()
+    }
+
+    fn held(&self) -> Held {
+        self.driver.held()
+    }
+
+    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+        self.driver.stream_epoch()
+    }
+
+    passed_on! {
+        fn memory_info(&self) -> DriverResult<MemoryInfo>;
+        fn alloc(&self, bytes: usize) -> DriverResult<DevicePtr>;
+        fn free(&self, ptr: DevicePtr) -> DriverResult<()>;
+        fn alloc_managed(&self, bytes: usize) -> DriverResult<DevicePtr>;
+        fn prefetch(&self, ptr: DevicePtr, bytes: usize, to: Location, stream: Stream) -> DriverResult<()>;
+        fn advise(&self, ptr: DevicePtr, bytes: usize, advice: Advice) -> DriverResult<()>;
+        fn alloc_pinned(&self, bytes: usize) -> DriverResult<DevicePtr>;
+        fn free_pinned(&self, ptr: DevicePtr) -> DriverResult<()>;
+        fn default_pool(&self) -> DriverResult<DriverPool>;
+        fn create_pool(&self, properties: PoolProperties) -> DriverResult<DriverPool>;
+        fn destroy_pool(&self, pool: DriverPool) -> DriverResult<()>;
+        fn pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute) -> DriverResult<u64>;
+        fn set_pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute, value: u64) -> DriverResult<()>;
+        fn trim_pool(&self, pool: DriverPool, keep_bytes: usize) -> DriverResult<()>;
+        fn alloc_async(&self, bytes: usize, pool: DriverPool, stream: Stream) -> DriverResult<DevicePtr>;
+        fn free_async(&self, ptr: DevicePtr, stream: Stream) -> DriverResult<()>;
+        fn reserve(&self, bytes: usize, align: usize) -> DriverResult<DevicePtr>;
+        fn unreserve(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()>;
+        fn create(&self, bytes: usize, properties: PhysicalProperties) -> DriverResult<PhysicalHandle>;
+        fn release(&self, handle: PhysicalHandle) -> DriverResult<()>;
+        fn map(&self, ptr: DevicePtr, bytes: usize, handle: PhysicalHandle) -> DriverResult<()>;
+        fn set_access(&self, ptr: DevicePtr, bytes: usize, access: Access) -> DriverResult<()>;
+        fn unmap(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()>;
+        fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Stream) -> DriverResult<()>;
+        fn copy_to_device(&self, dst: DevicePtr, src: &[u8], stream: Stream) -> DriverResult<()>;
+        fn copy_to_host(&self, dst: &mut [u8], src: DevicePtr, stream: Stream) -> DriverResult<()>;
+        fn memset(&self, dst: DevicePtr, value: u8, bytes: usize, stream: Stream) -> DriverResult<()>;
+        fn launch(&self, kernel: &Kernel, stream: Stream) -> DriverResult<()>;
+        fn create_stream(&self, flags: StreamFlags) -> DriverResult<Stream>;
+        fn destroy_stream(&self, stream: Stream) -> DriverResult<()>;
+        fn stream_id(&self, stream: Stream) -> DriverResult<StreamId>;
+        fn synchronize_stream(&self, stream: Stream) -> DriverResult<()>;
+        fn query_stream(&self, stream: Stream) -> DriverResult<bool>;
+        fn synchronize_device(&self) -> DriverResult<()>;
+        fn begin_capture(&self, stream: Stream, mode: CaptureMode) -> DriverResult<()>;
+        fn end_capture(&self, stream: Stream) -> DriverResult<Graph>;
+        fn capture_state(&self, stream: Stream) -> DriverResult<CaptureState>;
+        fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode>;
+        fn launch_graph(&self, graph: Graph, stream: Stream) -> DriverResult<()>;
+        fn destroy_graph(&self, graph: Graph) -> DriverResult<()>;
+        fn create_event(&self, timing: EventTiming) -> DriverResult<Event>;
+        fn destroy_event(&self, event: Event) -> DriverResult<()>;
+        fn record_event(&self, event: Event, stream: Stream) -> DriverResult<()>;
+        fn query_event(&self, event: Event) -> DriverResult<bool>;
+        fn synchronize_event(&self, event: Event) -> DriverResult<()>;
+        fn wait_event(&self, stream: Stream, event: Event) -> DriverResult<()>;
+        fn elapsed(&self, start: Event, end: Event) -> DriverResult<Duration>;
+    }
+}
