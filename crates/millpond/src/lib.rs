@@ -3,6 +3,7 @@
 //! - [`driver`] is the seam: the [`Driver`] trait that real CUDA and the simulated GPU implement.
 //!   Nothing above it knows which of the two it talks to.
 //! - [`resource`] is what allocates: the [`Resource`] trait and its implementations.
+//! - [`trace`] is what was recorded: allocations and frees of real programs, read from files.
 //! - [`device`] is how people and programs name a device (`sim:a100-80g`, `cuda:0`).
 //!
 //! ```
@@ -25,6 +26,8 @@ pub mod device;
 pub mod driver;
 pub mod nearest;
 pub mod resource;
+pub mod trace;
 
 pub use driver::{DevicePtr, Driver, DriverError, Stream};
 pub use resource::{AllocError, FreeError, Resource, Usage};
+pub use trace::{Trace, TraceError};

@@ -1,0 +1,13 @@
+//! The reader of traces: real snapshots, made-up ones, and files that nobody should have to read.
+
+mod facts;
+mod hostile;
+mod snapshots;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+/// A file of `tests/data`.
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
