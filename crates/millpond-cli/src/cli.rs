@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand};
                   millpond devices                            every device, and which is the default\n  \
                   millpond devices --device sim:h100-80g      all figures of one, with their sources\n  \
                   millpond devices --json                     the same for programs\n  \
+                  millpond bench                              what an allocate and free costs, beside other allocators\n  \
+                  millpond bench --workload W1,W2 --quick     a first impression\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -29,6 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// List the devices there are, or everything known of one
     Devices(DevicesOptions),
+    /// Measure what an allocate and free costs the host, beside other allocators in the same run
+    Bench(BenchOptions),
     /// Print a shell's completions, to be put where the shell looks for them
     Completions {
         /// The shell
@@ -47,6 +51,27 @@ pub(crate) struct DevicesOptions {
     /// Show all figures of this device, with their sources
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// Run only these: W1, W2, W3, W4, W5, W5x
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) workload: Vec<String>,
+    /// Measure only these, as they are named in the table; ratios need mimalloc among them
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allocator: Vec<String>,
+    /// The device that Millpond's own allocators run on
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Fewer repetitions
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Run so many pairs once and report nothing: for programs that count instructions
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) count_pairs: Option<usize>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

@@ -1,0 +1,48 @@
+//! The allocators that can be measured, by name.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use millpond::Resource;
+use millpond::driver::Driver;
+use millpond::resource::Direct;
+use millpond_sim::{Profile, SimGpu};
+
+use super::host_malloc_ffi::{Jemalloc, Mimalloc, SystemMalloc};
+use super::offset::OffsetAllocator;
+use super::on_streams::OnStreams;
+use super::runner::{Alone, Runner, Shared};
+use super::subject::Nothing;
+use super::tlsf_raw_memory::Rlsf;
+
+/// What ratios are to.
+pub(crate) const YARDSTICK: &str = "mimalloc";
+
+/// Something to measure: its name, and how to get one.
+pub(crate) struct Allocator {
+    pub(crate) name: &'static str,
+    pub(crate) make: fn(&Profile) -> Result<Box<dyn Runner>>,
+}
+
+/// All of them, in the order in which they are shown.
+///
+/// A resource of Millpond is one line: its name, and `millpond("name", profile, Type::new)`.
+pub(crate) const ALLOCATORS: &[Allocator] = &[
+    Allocator { name: "direct", make: |profile| millpond("direct", profile, Direct::new) },
+    Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
+    Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
+    Allocator { name: "system", make: |_| Ok(Box::new(Shared(SystemMalloc))) },
+    Allocator { name: "offset-allocator", make: |_| Ok(Box::new(Alone(OffsetAllocator::new()))) },
+    Allocator { name: "rlsf", make: |_| Ok(Box::new(Alone(Rlsf::new()?))) },
+    Allocator { name: "nothing", make: |_| Ok(Box::new(Shared(Nothing))) },
+];
+
+/// A resource on a simulated GPU that it shares with nobody.
+fn millpond<R: Resource + 'static>(
+    name: &'static str,
+    profile: &Profile,
+    make: impl FnOnce(Arc<dyn Driver>) -> R,
+) -> Result<Box<dyn Runner>> {
+    let gpu = Arc::new(SimGpu::new(profile.clone()));
+    Ok(Box::new(Shared(OnStreams::new(name, gpu, make)?)))
+}
