@@ -26,6 +26,20 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a program, fails if it does, and returns what it wrote: to standard output and to standard error.
+pub(crate) fn capture(command: &mut Command) -> Result<(String, String)> {
+    let shown = format!("{command:?}").replace('"', "");
+    let output =
+        command.current_dir(root()).output().with_context(|| format!("cannot run {shown}"))?;
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    ensure!(output.status.success(), "{shown} failed: {}\n{stderr}", output.status);
+    Ok((stdout, stderr))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// Whether a program runs and succeeds, without its output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let quiet = command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());

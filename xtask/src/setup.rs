@@ -11,6 +11,8 @@ struct Need {
     name: &'static str,
     is_there: fn() -> bool,
     install: fn() -> Command,
+    /// What is skipped without it; `None` if there is no testing without it.
+    skipped_without: Option<&'static str>,
 }
 
 const NEEDS: &[Need] = &[
@@ -18,11 +20,19 @@ const NEEDS: &[Need] = &[
         name: "rustfmt",
         is_there: || succeeds(&mut cargo(&["fmt", "--version"])),
         install: || rustup_component("rustfmt"),
+        skipped_without: None,
     },
     Need {
         name: "clippy",
         is_there: || succeeds(&mut cargo(&["clippy", "--version"])),
         install: || rustup_component("clippy"),
+        skipped_without: None,
+    },
+    Need {
+        name: "valgrind",
+        is_there: valgrind_is_there,
+        install: || debian_package("valgrind"),
+        skipped_without: Some("the count of instructions"),
     },
 ];
 
@@ -30,6 +40,17 @@ fn rustup_component(name: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["component", "add", name]);
     command
+}
+
+fn debian_package(name: &str) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(["install", "--yes", "--no-install-recommends", name]);
+    command
+}
+
+/// Whether instructions can be counted.
+pub(crate) fn valgrind_is_there() -> bool {
+    succeeds(Command::new("valgrind").arg("--version"))
 }
 
 /// Installs what is missing.
@@ -40,7 +61,12 @@ pub(crate) fn install_missing() -> Result<()> {
             continue;
         }
         println!("setup: installing {}", need.name);
-        run(&mut (need.install)())?;
+        let outcome = run(&mut (need.install)());
+        if let (Err(error), Some(what)) = (&outcome, need.skipped_without) {
+            println!("setup: no {} here, {what} will be skipped ({error:#})", need.name);
+            continue;
+        }
+        outcome?;
         if !(need.is_there)() {
             bail!("{} was installed but does not run", need.name);
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::setup;
+use crate::{instructions, setup};
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
 pub(crate) fn everything() -> Result<()> {
@@ -29,6 +29,12 @@ pub(crate) fn everything() -> Result<()> {
         let stage = Instant::now();
         run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
         println!("== {name}: {:.0} s", stage.elapsed().as_secs_f64());
+    }
+    println!("\n== instructions per allocate and free");
+    if setup::valgrind_is_there() {
+        instructions::check()?;
+    } else {
+        println!("skipped: there is no valgrind");
     }
     println!("\nskipped: tests on a real GPU (the driver for one is not part of this version)");
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
