@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use millpond::driver::{Stream, StreamFlags, StreamId};
 
@@ -22,6 +23,8 @@ pub enum RunOrder {
     Timed,
     /// Held up at random, by the seed.
     Adversarial,
+    /// Each piece of work begins at the earliest this long after it was queued: the device runs behind the host.
+    Behind(Duration),
 }
 
 /// Work in a queue.
@@ -231,6 +234,7 @@ impl Schedule {
         let delay = match self.run_order {
             RunOrder::Timed => 0,
             RunOrder::Adversarial => self.random_delay_ns(),
+            RunOrder::Behind(lag) => u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX),
         };
         let epoch = Epoch { stream, seq: self.next_seq };
         self.next_seq += 1;

@@ -20,11 +20,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod device;
 pub mod driver;
 pub mod nearest;
+pub mod pool;
 pub mod resource;
 pub mod trace;
 

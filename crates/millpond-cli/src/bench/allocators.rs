@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use millpond::Resource;
-use millpond::driver::Driver;
+use millpond::driver::{Driver, DriverResult};
+use millpond::pool::Pool;
 use millpond::resource::Direct;
 use millpond_sim::{Profile, SimGpu};
 
@@ -28,7 +29,14 @@ pub(crate) struct Allocator {
 ///
 /// A resource of Millpond is one line: its name, and `millpond("name", profile, Type::new)`.
 pub(crate) const ALLOCATORS: &[Allocator] = &[
-    Allocator { name: "direct", make: |profile| millpond("direct", profile, Direct::new) },
+    Allocator {
+        name: "pool",
+        make: |profile| millpond("pool", profile, |driver| Pool::new(driver, 0.15)),
+    },
+    Allocator {
+        name: "direct",
+        make: |profile| millpond("direct", profile, |driver| Ok(Direct::new(driver))),
+    },
     Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
     Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
     Allocator { name: "system", make: |_| Ok(Box::new(Shared(SystemMalloc))) },
@@ -41,7 +49,7 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
 fn millpond<R: Resource + 'static>(
     name: &'static str,
     profile: &Profile,
-    make: impl FnOnce(Arc<dyn Driver>) -> R,
+    make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<R>,
 ) -> Result<Box<dyn Runner>> {
     let gpu = Arc::new(SimGpu::new(profile.clone()));
     Ok(Box::new(Shared(OnStreams::new(name, gpu, make)?)))

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use anyhow::Result;
-use millpond::driver::{DevicePtr, Driver, Stream, StreamFlags};
+use millpond::driver::{DevicePtr, Driver, DriverResult, Stream, StreamFlags};
 use millpond::resource::Resource;
 
 use super::subject::{StreamNumber, Subject, give_up};
@@ -28,11 +28,11 @@ impl<R: Resource> OnStreams<R> {
     pub(crate) fn new(
         name: &'static str,
         driver: Arc<dyn Driver>,
-        make: impl FnOnce(Arc<dyn Driver>) -> R,
+        make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<R>,
     ) -> Result<OnStreams<R>> {
         let stream = || driver.create_stream(StreamFlags::NON_BLOCKING);
         let streams = [stream()?, stream()?];
-        Ok(OnStreams { name, resource: Arc::new(make(driver)), streams })
+        Ok(OnStreams { name, resource: Arc::new(make(driver)?), streams })
     }
 }
 

@@ -1,0 +1,129 @@
+//! The pool: device memory at the speed of `malloc`, with little held beyond what is used.
+//!
+//! ```text
+//!   thread cache      one per thread and stream; no lock, no atomic read-modify-write       thread_cache, attached
+//!        │  batches of 16, both ways
+//!   global cache      free blocks of all threads, by stream and class                       middle
+//!        │
+//!   slabs             64–256 KiB of blocks of one class; larger blocks go past them         middle, size_class
+//!        │
+//!   back              best fit in addresses, physical pages that move                       back, heap, pages, points
+//!        │
+//!   driver
+//! ```
+//!
+//! Blocks are described on the host, by `headers` that `page_map` finds by address; that is how a bad free is told from a
+//! right one at full speed.
+
+mod attached;
+mod back;
+mod bins;
+mod headers;
+mod heap;
+mod inner;
+mod membarrier;
+mod middle;
+#[allow(unsafe_code)]
+mod page_map;
+mod pages;
+mod points;
+mod size_class;
+#[allow(unsafe_code)]
+mod thread_cache;
+
+use std::sync::Arc;
+
+use self::inner::{Inner, Reserve};
+use crate::driver::{DevicePtr, Driver, DriverError, Stream};
+use crate::resource::{AllocError, FreeError, Resource, Usage};
+
+/// A pool of device memory.
+///
+/// ```
+/// use std::sync::Arc;
+/// use millpond::driver::{Driver, StreamFlags};
+/// use millpond::pool::Pool;
+/// use millpond::{FreeError, Resource};
+/// use millpond_sim::{Profile, SimGpu};
+///
+/// let gpu: Arc<dyn Driver> = Arc::new(SimGpu::new(Profile::named("a100-80g")?));
+/// let stream = gpu.create_stream(StreamFlags::NON_BLOCKING)?;
+/// let pool = Pool::new(gpu, 0.1)?;
+///
+/// let block = pool.allocate(3000, stream)?;
+/// assert_eq!(pool.usage().live_bytes, 3000);
+/// // A bad free is an error and changes nothing.
+/// assert!(matches!(pool.deallocate(block, 4000, stream), Err(FreeError::WrongSize { .. })));
+/// pool.deallocate(block, 3000, stream)?;
+/// assert!(matches!(pool.deallocate(block, 3000, stream), Err(FreeError::AlreadyFree { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Promises: coalesces, returns upstream, reuses across streams, OOM-complete. Clones are the same pool. Caches of threads
+/// that end go back; the pool may be dropped before or after its threads end.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+impl Pool {
+    /// A pool on a device. `slack` is how much more than the peak of live bytes it may reserve before it moves pages
+    /// instead.
+    ///
+    /// # Errors
+    /// The driver has no addresses left, or no virtual memory management.
+    pub fn new(driver: Arc<dyn Driver>, slack: f64) -> Result<Pool, DriverError> {
+        Ok(Pool { inner: Arc::new(Inner::new(driver, slack)?) })
+    }
+
+    /// Takes a block back whose size the caller does not know.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`].
+    pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
+        self.inner.deallocate(ptr, None, stream)
+    }
+
+    /// How often pages were moved from freed blocks to new ones.
+    pub fn page_moves(&self) -> u64 {
+        self.inner.back.state().counts.page_moves
+    }
+
+    /// How often a stream had to wait for another before it could use what that had freed.
+    pub fn cross_stream_waits(&self) -> u64 {
+        self.inner.back.state().counts.cross_stream_waits
+    }
+
+    /// Checks everything that must hold between calls. Slow: for tests.
+    ///
+    /// # Panics
+    /// If something does not hold.
+    pub fn assert_valid(&self) {
+        self.inner.back.assert_valid();
+    }
+}
+
+impl Resource for Pool {
+    #[inline]
+    fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        self.inner.allocate(bytes, stream)
+    }
+
+    #[inline]
+    fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError> {
+        self.inner.deallocate(ptr, Some(bytes), stream)
+    }
+
+    fn usage(&self) -> Usage {
+        self.inner.usage()
+    }
+
+    fn trim(&self) -> usize {
+        self.inner.drain(Reserve::Give);
+        self.inner.back.trim() as usize
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.back.driver().driver()
+    }
+}

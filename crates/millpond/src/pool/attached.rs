@@ -1,0 +1,72 @@
+//! The caches that a thread has in each pool it uses.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use super::inner::Inner;
+use super::points::StreamSlot;
+use super::thread_cache::{Counters, ThreadCache, forget_last, set_last};
+use crate::driver::Stream;
+
+/// The caches of one thread in one pool.
+#[derive(Debug)]
+struct OfPool {
+    /// Pools are never numbered twice: what is remembered of one that is gone matches no other.
+    pool: u64,
+    inner: Weak<Inner>,
+    counters: Arc<Counters>,
+    caches: Vec<(StreamSlot, Arc<ThreadCache>)>,
+}
+
+/// All caches of a thread. Dropped when the thread ends: they go back to their pools.
+#[derive(Debug, Default)]
+struct Attached(Vec<OfPool>);
+
+thread_local! {
+    static ATTACHED: RefCell<Attached> = const { RefCell::new(Attached(Vec::new())) };
+}
+
+/// This thread's cache for a stream of a pool, made if there is none. `None`: the thread is ending, or there are too many
+/// caches.
+pub(super) fn attach(
+    inner: &Arc<Inner>,
+    stream: Stream,
+    slot: StreamSlot,
+    epoch: u64,
+) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
+    let find = |attached: &mut Attached| {
+        attached.0.retain(|of_pool| of_pool.inner.strong_count() > 0);
+        let known = attached.0.iter().position(|of_pool| of_pool.pool == inner.id);
+        let index = known.unwrap_or_else(|| {
+            let counters = inner.add_counters();
+            let (pool, weak) = (inner.id, Arc::downgrade(inner));
+            attached.0.push(OfPool { pool, inner: weak, counters, caches: Vec::new() });
+            attached.0.len() - 1
+        });
+        let of_pool = &mut attached.0[index];
+        let cache = match of_pool.caches.iter().find(|(of, _)| *of == slot) {
+            Some((_, cache)) => Arc::clone(cache),
+            None => {
+                let cache = inner.add_cache(slot)?;
+                of_pool.caches.push((slot, Arc::clone(&cache)));
+                cache
+            }
+        };
+        Some((cache, Arc::clone(&of_pool.counters)))
+    };
+    let found = ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?;
+    let (cache, counters) = found?;
+    set_last(&**inner, stream, epoch, &cache, &counters);
+    Some((cache, counters))
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        forget_last();
+        for of_pool in self.0.drain(..) {
+            if let Some(inner) = of_pool.inner.upgrade() {
+                inner.detach(of_pool.caches.into_iter().map(|(_, cache)| cache));
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Free ranges sorted by size, so that a nearly best fit is found in constant time.
+//!
+//! Sizes are binned like floating-point numbers: 32 bins for each doubling, so that a bin's ranges differ by
+//! at most 3 %. Two levels of bitmaps say which bins hold something.
+//!
+//! ```text
+//!   size in steps:   0 1 2 … 63 │ 64 66 … 126 │ 128 132 … 252 │ …
+//!   bin:             one each   │ 32 bins     │ 32 bins       │
+//! ```
+
+use super::heap::NodeId;
+
+/// Sizes are counted in steps of this.
+pub(super) const STEP_BYTES: u64 = 512;
+
+const SUB_BITS: u32 = 5;
+const SUBS: u32 = 1 << SUB_BITS;
+/// Enough for 2⁵⁴ bytes.
+const GROUPS: usize = 42;
+
+/// Which bins hold something, and the first node of each.
+#[derive(Debug)]
+pub(super) struct Bins {
+    groups: u64,
+    subs: [u32; GROUPS],
+    heads: Vec<Option<NodeId>>,
+}
+
+/// The number of a bin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bin(u32);
+
+impl Bin {
+    /// The bin of a size: the last one whose least size does not exceed it.
+    pub(super) fn of(bytes: u64) -> Bin {
+        let steps = bytes / STEP_BYTES;
+        if steps < u64::from(SUBS) {
+            return Bin(steps as u32);
+        }
+        let exponent = 63 - steps.leading_zeros();
+        let group = exponent - SUB_BITS + 1;
+        let sub = (steps >> (exponent - SUB_BITS)) as u32 & (SUBS - 1);
+        Bin(group * SUBS + sub)
+    }
+
+    fn group(self) -> usize {
+        (self.0 / SUBS) as usize
+    }
+
+    fn sub(self) -> u32 {
+        self.0 % SUBS
+    }
+}
+
+impl Bins {
+    pub(super) fn new() -> Bins {
+        Bins { groups: 0, subs: [0; GROUPS], heads: vec![None; GROUPS * SUBS as usize] }
+    }
+
+    pub(super) fn head(&self, bin: Bin) -> Option<NodeId> {
+        self.heads[bin.0 as usize]
+    }
+
+    pub(super) fn set_head(&mut self, bin: Bin, head: Option<NodeId>) {
+        self.heads[bin.0 as usize] = head;
+        let (group, bit) = (bin.group(), 1 << bin.sub());
+        if head.is_some() {
+            self.subs[group] |= bit;
+            self.groups |= 1 << group;
+        } else {
+            self.subs[group] &= !bit;
+            if self.subs[group] == 0 {
+                self.groups &= !(1 << group);
+            }
+        }
+    }
+
+    /// The first bin after `bin` that holds something. All its ranges are larger than any in `bin`.
+    pub(super) fn next_after(&self, bin: Bin) -> Option<Bin> {
+        let (group, sub) = (bin.group(), bin.sub());
+        let rest = self.subs[group] & !(((1_u64 << (sub + 1)) - 1) as u32);
+        if rest != 0 {
+            return Some(Bin(group as u32 * SUBS + rest.trailing_zeros()));
+        }
+        let above = self.groups & !((1_u64 << (group + 1)) - 1);
+        if above == 0 {
+            return None;
+        }
+        let group = above.trailing_zeros();
+        Some(Bin(group * SUBS + self.subs[group as usize].trailing_zeros()))
+    }
+
+    /// The last bin before `bin` that holds something.
+    pub(super) fn last_before(&self, bin: Bin) -> Option<Bin> {
+        let (group, sub) = (bin.group(), bin.sub());
+        let rest = self.subs[group] & ((1 << sub) - 1);
+        if rest != 0 {
+            return Some(Bin(group as u32 * SUBS + 31 - rest.leading_zeros()));
+        }
+        let below = self.groups & ((1 << group) - 1);
+        if below == 0 {
+            return None;
+        }
+        let group = 63 - below.leading_zeros();
+        Some(Bin(group * SUBS + 31 - self.subs[group as usize].leading_zeros()))
+    }
+
+    /// The last bin that holds something.
+    pub(super) fn last(&self) -> Option<Bin> {
+        if self.groups == 0 {
+            return None;
+        }
+        let group = 63 - self.groups.leading_zeros();
+        Some(Bin(group * SUBS + 31 - self.subs[group as usize].leading_zeros()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_rise_with_size_and_stay_within_three_percent() {
+        let mut least_of_bin = std::collections::BTreeMap::new();
+        let mut last = Bin(0);
+        for steps in (0..5000).chain((0..400).map(|i| 5000 + i * i * i)) {
+            let bin = Bin::of(steps * STEP_BYTES);
+            assert!(bin >= last, "{steps}");
+            last = bin;
+            let least = *least_of_bin.entry(bin.0).or_insert(steps);
+            assert!(
+                steps as f64 <= (least as f64 * 1.04).max(least as f64),
+                "{steps} with {least}"
+            );
+        }
+        assert!(Bin::of(1 << 54).group() < GROUPS);
+    }
+
+    #[test]
+    fn the_next_bin_is_found_over_gaps() {
+        let mut bins = Bins::new();
+        let node = Some(NodeId(1));
+        for bytes in [512, 40 * 512, 1 << 20, 1 << 40] {
+            bins.set_head(Bin::of(bytes), node);
+        }
+        assert_eq!(bins.next_after(Bin::of(512)), Some(Bin::of(40 * 512)));
+        assert_eq!(bins.next_after(Bin::of(41 * 512)), Some(Bin::of(1 << 20)));
+        assert_eq!(bins.last(), Some(Bin::of(1 << 40)));
+        bins.set_head(Bin::of(1 << 40), None);
+        assert_eq!(bins.next_after(Bin::of(1 << 20)), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! From an address to what lies there: one entry for each 32 KiB of the pool's span.
+//!
+//! A block of its own is larger than a stretch, so at most one begins in each; a slab has whole stretches. Reading takes
+//! no lock and two loads; that is why entries are pointers. Leaves come into being when something is placed under them, and
+//! neither they nor the headers go before the map does.
+
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::headers::{Header, HeaderId, Headers};
+use super::size_class::Class;
+
+/// The bytes that share an entry.
+pub(super) const STRETCH_BYTES: u64 = super::size_class::LARGEST_BYTES as u64;
+
+const LEAF_ENTRIES: usize = 4096;
+
+type Leaf = [AtomicPtr<Header>; LEAF_ENTRIES];
+
+/// The headers, and where each of them is used. Every entry is null or points into `headers`.
+#[derive(Debug)]
+pub(super) struct PageMap {
+    leaves: Box<[OnceLock<Box<Leaf>>]>,
+    headers: Headers,
+}
+
+impl PageMap {
+    pub(super) fn new(span_bytes: u64) -> PageMap {
+        let stretches = span_bytes.div_ceil(STRETCH_BYTES) as usize;
+        let leaves = (0..stretches.div_ceil(LEAF_ENTRIES)).map(|_| OnceLock::new()).collect();
+        PageMap { leaves, headers: Headers::new() }
+    }
+
+    /// A new header.
+    pub(super) fn add_header(&self, class: Option<Class>) -> HeaderId {
+        self.headers.add(class)
+    }
+
+    /// The header of a number.
+    #[inline]
+    pub(super) fn header(&self, id: HeaderId) -> &Header {
+        self.headers.get(id)
+    }
+
+    /// The header of what begins in the stretch of an offset, or covers it.
+    #[inline]
+    pub(super) fn get(&self, offset: u64) -> Option<&Header> {
+        let stretch = (offset / STRETCH_BYTES) as usize;
+        let leaf = self.leaves.get(stretch / LEAF_ENTRIES)?.get()?;
+        // Acquire: the header was written before the entry was.
+        let entry = leaf[stretch % LEAF_ENTRIES].load(Ordering::Acquire);
+        // SAFETY: an entry is null or points to a header in `self.headers`, which are neither moved nor freed while
+        // `self` lives, and are only ever shared.
+        unsafe { entry.as_ref() }
+    }
+
+    /// Sets the entry of one stretch.
+    pub(super) fn set(&self, offset: u64, header: Option<HeaderId>) {
+        let stretch = (offset / STRETCH_BYTES) as usize;
+        let leaf = self.leaves[stretch / LEAF_ENTRIES]
+            .get_or_init(|| Box::new([const { AtomicPtr::new(ptr::null_mut()) }; LEAF_ENTRIES]));
+        let entry =
+            header.map_or(ptr::null_mut(), |id| ptr::from_ref(self.headers.get(id)).cast_mut());
+        // Release: whoever sees the entry sees the header.
+        leaf[stretch % LEAF_ENTRIES].store(entry, Ordering::Release);
+    }
+
+    /// Sets the entries of all stretches of a range that begins on a stretch.
+    pub(super) fn set_all(&self, start: u64, bytes: u64, header: Option<HeaderId>) {
+        for stretch in 0..bytes / STRETCH_BYTES {
+            self.set(start + stretch * STRETCH_BYTES, header);
+        }
+    }
+
+    /// The last header that begins at or before an offset. Slow: only to explain a bad free.
+    pub(super) fn last_before(&self, offset: u64) -> Option<&Header> {
+        const FAR_ENOUGH: u64 = 1 << 20;
+        let stretch = offset / STRETCH_BYTES;
+        (stretch.saturating_sub(FAR_ENOUGH)..=stretch)
+            .rev()
+            .find_map(|at| self.get(at * STRETCH_BYTES))
+    }
+}

@@ -1,0 +1,262 @@
+//! Moments in streams after which memory may be used again.
+//!
+//! A free is a point in its stream. Nothing is recorded for it at first: points are numbered, and an event is
+//! recorded when a stream's points leave for others to use, so that one event stands for many frees.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::driver::{Driver, DriverResult, Event, EventTiming, Stream, StreamId};
+
+/// Events kept for the next time.
+const MOST_SPARE_EVENTS: usize = 32;
+/// Events of a stream after which it is worth asking which have passed.
+const MOST_RECORDED: usize = 32;
+
+/// A stream, as the pool numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct StreamSlot(pub(super) u32);
+
+/// After everything queued on a stream up to some number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    stream: StreamSlot,
+    number: u64,
+}
+
+/// Points of several streams, the newest of each. Usually one, so the first is kept in place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Points {
+    first: Option<Point>,
+    more: Vec<Point>,
+}
+
+impl Points {
+    pub(super) fn add(&mut self, point: Point) {
+        let Some(first) = &mut self.first else {
+            self.first = Some(point);
+            return;
+        };
+        let mut known = std::iter::once(first).chain(&mut self.more);
+        match known.find(|old| old.stream == point.stream) {
+            Some(old) => old.number = old.number.max(point.number),
+            None => self.more.push(point),
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Points) {
+        if self.first.is_none() {
+            *self = other;
+            return;
+        }
+        other.iter().for_each(|point| self.add(point));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Point> + '_ {
+        self.first.iter().chain(&self.more).copied()
+    }
+}
+
+#[derive(Debug)]
+struct StreamState {
+    id: StreamId,
+    handle: Stream,
+    /// The number that frees get now. Everything below `recorded_below` has an event.
+    number: u64,
+    recorded: VecDeque<(u64, Event)>,
+    /// Every point with a lower number has passed.
+    passed_below: u64,
+    /// Whether anything was freed under the current number.
+    has_unrecorded: bool,
+}
+
+/// The streams that a pool has seen. `passed_below ≤ front of recorded ≤ … ≤ number`.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    slots: Vec<StreamState>,
+    by_id: HashMap<StreamId, StreamSlot>,
+    spare_events: Vec<Event>,
+}
+
+impl Streams {
+    /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
+    pub(super) fn slot(&mut self, id: StreamId, handle: Stream) -> StreamSlot {
+        if let Some(slot) = self.by_id.get(&id) {
+            return *slot;
+        }
+        let slot = StreamSlot(self.slots.len() as u32);
+        self.slots.push(StreamState {
+            id,
+            handle,
+            number: 1,
+            recorded: VecDeque::new(),
+            passed_below: 0,
+            has_unrecorded: false,
+        });
+        self.by_id.insert(id, slot);
+        slot
+    }
+
+    fn state(&mut self, slot: StreamSlot) -> &mut StreamState {
+        &mut self.slots[slot.0 as usize]
+    }
+
+    /// The point of a free that happens now on a stream.
+    pub(super) fn point(&mut self, slot: StreamSlot) -> Point {
+        let state = self.state(slot);
+        state.has_unrecorded = true;
+        Point { stream: slot, number: state.number }
+    }
+
+    /// Whether frees need events: not while there is only one stream, which orders itself.
+    pub(super) fn are_several(&self) -> bool {
+        self.slots.len() > 1
+    }
+
+    fn has_passed(&self, point: Point) -> bool {
+        point.number < self.slots[point.stream.0 as usize].passed_below
+    }
+
+    /// Whether work of `taker` comes after all points by itself, as far as is known.
+    pub(super) fn are_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
+        points.iter().all(|point| point.stream == taker || self.has_passed(point))
+    }
+
+    /// Whether all points have passed, as far as is known.
+    pub(super) fn have_passed(&self, points: &Points) -> bool {
+        points.iter().all(|point| self.has_passed(point))
+    }
+
+    /// Records an event for everything freed on a stream so far.
+    pub(super) fn record(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
+        if !self.state(slot).has_unrecorded {
+            return Ok(());
+        }
+        let (id, handle) = (self.state(slot).id, self.state(slot).handle);
+        // A handle that now means another stream cannot be recorded on. The work of the old one can
+        // only be waited for with everything else.
+        if driver.stream_id(handle).ok() != Some(id) {
+            driver.synchronize_device()?;
+            self.all_passed();
+            return Ok(());
+        }
+        if self.state(slot).recorded.len() >= MOST_RECORDED {
+            self.poll_stream(slot, driver)?;
+        }
+        let event = match self.spare_events.pop() {
+            Some(event) => event,
+            None => driver.create_event(EventTiming::Disabled)?,
+        };
+        if let Err(error) = driver.record_event(event, handle) {
+            self.spare_events.push(event);
+            return Err(error);
+        }
+        let state = self.state(slot);
+        state.recorded.push_back((state.number, event));
+        state.number += 1;
+        state.has_unrecorded = false;
+        Ok(())
+    }
+
+    /// Everything freed so far has passed: the host has waited for the device.
+    pub(super) fn all_passed(&mut self) {
+        for state in &mut self.slots {
+            self.spare_events.extend(state.recorded.drain(..).map(|(_, event)| event));
+            state.number += 1;
+            state.passed_below = state.number;
+            state.has_unrecorded = false;
+        }
+    }
+
+    /// The event that stands for a point that has not passed.
+    fn event_of(&mut self, point: Point, driver: &dyn Driver) -> DriverResult<Option<Event>> {
+        if self.state(point.stream).number == point.number {
+            self.record(point.stream, driver)?;
+        }
+        let recorded = &self.state(point.stream).recorded;
+        Ok(recorded.iter().find(|(number, _)| *number >= point.number).map(|(_, event)| *event))
+    }
+
+    /// Makes a stream wait for all points that it is not ordered after; says for how many.
+    pub(super) fn order(
+        &mut self,
+        points: &Points,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<usize> {
+        let mut waits = 0;
+        for point in points.iter() {
+            if point.stream != taker
+                && !self.has_passed(point)
+                && let Some(event) = self.event_of(point, driver)?
+            {
+                driver.wait_event(handle, event)?;
+                waits += 1;
+            }
+        }
+        Ok(waits)
+    }
+
+    /// Waits on the host until all points have passed.
+    pub(super) fn wait(&mut self, points: &Points, driver: &dyn Driver) -> DriverResult<()> {
+        for point in points.iter() {
+            if !self.has_passed(point)
+                && let Some(event) = self.event_of(point, driver)?
+            {
+                driver.synchronize_event(event)?;
+                self.passed_up_to(point.stream, event);
+            }
+        }
+        Ok(())
+    }
+
+    fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
+        let state = &mut self.slots[slot.0 as usize];
+        while let Some((number, passed)) = state.recorded.pop_front() {
+            state.passed_below = number + 1;
+            self.spare_events.push(passed);
+            if passed == event {
+                break;
+            }
+        }
+    }
+
+    /// Finds out which points have passed meanwhile, without waiting.
+    pub(super) fn poll(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        (0..self.slots.len())
+            .try_for_each(|index| self.poll_stream(StreamSlot(index as u32), driver))
+    }
+
+    fn poll_stream(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
+        while let Some(&(_, event)) = self.state(slot).recorded.front() {
+            if !driver.query_event(event)? {
+                break;
+            }
+            self.passed_up_to(slot, event);
+        }
+        while self.spare_events.len() > MOST_SPARE_EVENTS {
+            let event = self.spare_events.pop().expect("more than none");
+            if let Err(error) = driver.destroy_event(event) {
+                self.spare_events.push(event);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records what is unrecorded on every stream, so that it can be waited for.
+    pub(super) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        (0..self.slots.len()).try_for_each(|index| self.record(StreamSlot(index as u32), driver))
+    }
+
+    /// Gives all events back. Nothing may be freed or taken any more.
+    pub(super) fn close(&mut self, driver: &dyn Driver) {
+        let recorded = self.slots.iter_mut().flat_map(|state| state.recorded.drain(..));
+        let events: Vec<Event> =
+            recorded.map(|(_, event)| event).chain(self.spare_events.drain(..)).collect();
+        for event in events {
+            // A driver that is gone has taken its events along.
+            let _ = driver.destroy_event(event);
+        }
+    }
+}
