@@ -64,11 +64,14 @@ pub(super) struct State {
 }
 
 /// A range that was taken: its node, where it begins, and a header for it if one was at hand.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) node: NodeId,
     pub(super) start: u64,
     pub(super) header: Option<HeaderId>,
+    /// For a slab, what happened to its memory before: the stream that took it comes after that, others that get a block
+    /// of it must too.
+    pub(super) points: Points,
 }
 
 /// Addresses whose memory has moved, until their mapping is gone.
@@ -325,6 +328,9 @@ impl Back {
         match state.streams.order(&points, taker.slot, taker.handle, &self.driver) {
             Ok(waits) => {
                 state.counts.cross_stream_waits += waits as u64;
+                if state.heap.node(node).used_for == Use::Slab {
+                    state.heap.node_mut(node).points = points;
+                }
                 Ok(node)
             }
             Err(error) => {
@@ -379,6 +385,11 @@ impl Back {
         let waits = state.streams.order(points, taker.slot, taker.handle, &self.driver)?;
         state.counts.cross_stream_waits += waits as u64;
         Ok(())
+    }
+
+    /// Whether new memory for `bytes` would keep the pool within its slack.
+    pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
+        self.state.lock().may_grow_by(bytes)
     }
 
     /// Checks everything that must hold while nobody calls. Slow.
@@ -517,7 +528,9 @@ impl State {
             self.counts.cross_stream_waits += waits as u64;
         }
         let node = self.heap.take(found, bytes, align, used_for);
-        self.heap.node_mut(node).points = Points::default();
+        if used_for != Use::Slab {
+            self.heap.node_mut(node).points = Points::default();
+        }
         let start = self.heap.node(node).start;
         self.pages.add_user(start, bytes);
         self.count_used(bytes);
@@ -595,10 +608,10 @@ impl State {
     }
 
     fn placed(&mut self, node: NodeId) -> Placed {
-        let placed = self.heap.node(node);
-        let start = placed.start;
-        let header = if placed.used_for == Use::Block { self.unused_headers.pop() } else { None };
-        Placed { node, start, header }
+        let Node { start, used_for, ref points, .. } = *self.heap.node(node);
+        let points = points.clone();
+        let header = if used_for == Use::Block { self.unused_headers.pop() } else { None };
+        Placed { node, start, header, points }
     }
 
     fn reserve(&mut self, bytes: u64) {

@@ -26,6 +26,8 @@ use crate::resource::{AllocError, FreeError, OutOfMemory, Recoverable, Usage};
 const BATCH_BLOCKS: usize = 16;
 /// How many blocks of a class the global cache keeps for a stream.
 const MOST_GLOBAL_BLOCKS: usize = 1024;
+/// What caches must keep for it to be worth emptying them before the driver is asked for more.
+const WORTH_DRAINING_BYTES: u64 = 256 << 10;
 /// An inbox that has grown beyond this is emptied by whoever fills it: its owner is idle.
 const MOST_IN_INBOX: usize = 1024;
 /// What one thread may keep for one stream.
@@ -217,6 +219,10 @@ impl Inner {
     ) -> DriverResult<u64> {
         let class = Class::of(bytes);
         let mut batch = self.middle.lock().take(class, taker.slot, BATCH_BLOCKS);
+        if batch.entries.is_empty() && !self.back.may_grow_by(class.slab_bytes()) {
+            // Beyond the slack a block that another stream has freed is better than another slab.
+            batch = self.middle.lock().take_from_others(class);
+        }
         if batch.entries.is_empty() {
             match self.add_slab(class, taker) {
                 Ok(()) => batch = self.middle.lock().take(class, taker.slot, BATCH_BLOCKS),
@@ -252,13 +258,13 @@ impl Inner {
 
     fn add_slab(&self, class: Class, taker: Taker) -> DriverResult<()> {
         let bytes = class.slab_bytes();
-        let Placed { node, start, .. } =
+        let Placed { node, start, points, .. } =
             self.allocate_range(bytes, STRETCH_BYTES, Use::Slab, taker)?;
         let mut middle = self.middle.lock();
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
         self.page_map.header(header).place(start, bytes, node);
-        middle.add_slab(header, class, taker.slot, node, start);
+        middle.add_slab(header, class, taker.slot, node, start, points);
         self.page_map.set_all(start, bytes, Some(header));
         Ok(())
     }
@@ -270,7 +276,7 @@ impl Inner {
         taker: Taker,
         cache: Option<&ThreadCache>,
     ) -> DriverResult<u64> {
-        let Placed { node, start, header } =
+        let Placed { node, start, header, .. } =
             self.allocate_range(block_bytes, STEP_BYTES, Use::Block, taker)?;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
@@ -294,7 +300,7 @@ impl Inner {
             return Ok(placed);
         }
         let kept = self.back.used_bytes().saturating_sub(self.live_bytes() as u64);
-        if kept >= bytes {
+        if kept >= bytes.min(WORTH_DRAINING_BYTES) {
             self.drain(Reserve::Keep);
             if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
                 return Ok(placed);

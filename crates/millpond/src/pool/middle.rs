@@ -21,7 +21,7 @@ struct Slab {
     node: NodeId,
     start: u64,
     free: Vec<u32>,
-    /// When the blocks in `free` were freed.
+    /// When the blocks in `free` were freed, or their memory before the slab was.
     points: Points,
 }
 
@@ -126,11 +126,11 @@ impl Middle {
         stream: StreamSlot,
         node: NodeId,
         start: u64,
+        points: Points,
     ) {
         // Taken from the end: the lowest addresses first.
         let free = (0..class.blocks() as u32).rev().collect();
-        self.slabs
-            .insert(header, Slab { class, stream, node, start, free, points: Points::default() });
+        self.slabs.insert(header, Slab { class, stream, node, start, free, points });
         self.partial_list(stream, class).push(header);
     }
 

@@ -355,7 +355,7 @@ pub(super) struct Parcel {
 /// Blocks that are sent to their owner at a time.
 const OUTBOX_BLOCKS: usize = 32;
 
-/// What the last call of a thread used. The pointers are of the pool with that number.
+/// What a call of a thread used lately. The pointers are of the pool with that number.
 #[derive(Clone, Copy)]
 struct Last {
     pool: u64,
@@ -375,12 +375,21 @@ impl Last {
     };
 }
 
+/// Streams that a thread may use in turn without looking its caches up.
+const REMEMBERED: usize = 8;
+
 thread_local! {
-    static LAST: Cell<Last> = const { Cell::new(Last::NOTHING) };
+    static LAST: [Cell<Last>; REMEMBERED] = const { [const { Cell::new(Last::NOTHING) }; REMEMBERED] };
 }
 
-/// Runs something with the cache that this thread used last, if that was for this pool and stream and the stream's
-/// handle has kept its meaning.
+/// Where a stream is remembered. Handles are addresses of something, or small numbers.
+#[inline]
+fn place_of(stream: Stream) -> usize {
+    (stream.0 >> 4 ^ stream.0 >> 9 ^ stream.0) as usize % REMEMBERED
+}
+
+/// Runs something with this thread's cache for a stream of a pool, if it was used lately and the stream's handle has kept
+/// its meaning.
 #[inline]
 pub(super) fn with_last<T>(
     pool: &impl HoldsCaches,
@@ -388,7 +397,7 @@ pub(super) fn with_last<T>(
     epoch: u64,
     run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
 ) -> Option<T> {
-    let last = LAST.get();
+    let last = LAST.with(|last| last[place_of(stream)].get());
     if last.pool != pool.number() || last.stream != stream || last.epoch != epoch {
         return None;
     }
@@ -408,12 +417,13 @@ pub(super) fn set_last(
 ) {
     assert!(pool.holds(cache, counters), "a pool's caches are its own");
     let (cache, counters) = (Arc::as_ptr(cache), Arc::as_ptr(counters));
-    LAST.set(Last { pool: pool.number(), stream, epoch, cache, counters });
+    let used = Last { pool: pool.number(), stream, epoch, cache, counters };
+    LAST.with(|last| last[place_of(stream)].set(used));
 }
 
 /// This thread has no caches any more.
 pub(super) fn forget_last() {
-    LAST.set(Last::NOTHING);
+    LAST.with(|last| last.iter().for_each(|place| place.set(Last::NOTHING)));
 }
 
 /// A pool: it has a number that no other ever has, and keeps every cache and counter it holds until it is dropped.
