@@ -3,8 +3,8 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use millpond::driver::{DevicePtr, Driver, Kernel, Stream, StreamFlags, Touch};
-use millpond::pool::Pool;
+use millpond::driver::{DevicePtr, Driver, DriverResult, Kernel, Stream, StreamFlags, Touch};
+use millpond::pool::{Pool, PoolConfig};
 use millpond::{FreeError, Resource};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 use millpond_tests::conformance;
@@ -17,8 +17,28 @@ const POOL: Promises = Promises {
     oom_complete: true,
 };
 
-conformance!(pool, |driver| Pool::new(driver, 0.15), POOL, 2_000);
-conformance!(pool_without_slack, |driver| Pool::new(driver, 0.0), POOL, 2_000);
+fn with_slack(driver: Arc<dyn Driver>, slack: f64) -> DriverResult<Pool> {
+    let pool = Pool::new(driver)?;
+    pool.set_config(PoolConfig { slack, ..PoolConfig::default() }).expect("a right slack");
+    Ok(pool)
+}
+
+/// Every tier switched off: all blocks come from slabs and free ranges, under locks.
+fn without_caches(driver: Arc<dyn Driver>) -> DriverResult<Pool> {
+    let pool = Pool::new(driver)?;
+    let config = PoolConfig {
+        thread_cache_max_blocks: 0,
+        global_cache_max_blocks: 0,
+        batch_alloc_count: 1,
+        ..PoolConfig::default()
+    };
+    pool.set_config(config).expect("right settings");
+    Ok(pool)
+}
+
+conformance!(pool_without_caches, without_caches, POOL, 500);
+conformance!(pool, |driver| with_slack(driver, 0.15), POOL, 2_000);
+conformance!(pool_without_slack, |driver| with_slack(driver, 0.0), POOL, 2_000);
 
 fn gpu(run_order: RunOrder, seed: u64) -> Arc<SimGpu> {
     let profile = Profile::named("p100-16g").unwrap();
@@ -32,7 +52,7 @@ fn invariants_hold_after_every_step() {
         let gpu = gpu(RunOrder::Adversarial, seed);
         let streams: Vec<Stream> =
             (0..3).map(|_| gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap()).collect();
-        let pool = Pool::new(gpu.clone(), [0.0, 0.05, 0.3][seed as usize % 3]).unwrap();
+        let pool = with_slack(gpu.clone(), [0.0, 0.05, 0.3][seed as usize % 3]).unwrap();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut live: Vec<(DevicePtr, usize, Stream)> = Vec::new();
         for step in 0..400 {
@@ -77,7 +97,7 @@ fn invariants_hold_after_every_step() {
 fn of_two_racing_frees_one_counts() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu, 0.1).unwrap();
+    let pool = Pool::new(gpu).unwrap();
     let barrier = Barrier::new(2);
     for round in 0..3_000 {
         let bytes = [512, 100_000, 3 << 20][round % 3];
@@ -116,7 +136,7 @@ fn of_two_racing_frees_one_counts() {
 fn idle_threads_caches_are_reclaimed() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu.clone(), 0.0).unwrap();
+    let pool = with_slack(gpu.clone(), 0.0).unwrap();
     let (idle, done) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -141,11 +161,11 @@ fn threads_and_pools_may_end_in_any_order() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
     // The thread outlives the pool that it has a cache of.
-    let pool = Pool::new(gpu.clone(), 0.1).unwrap();
+    let pool = Pool::new(gpu.clone()).unwrap();
     let (used, gone) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let thread = std::thread::spawn({
         let (pool, used, gone) = (pool.clone(), Arc::clone(&used), Arc::clone(&gone));
-        let second = Pool::new(gpu.clone(), 0.1).unwrap();
+        let second = Pool::new(gpu.clone()).unwrap();
         move || {
             let block = pool.allocate(1000, stream).unwrap();
             pool.deallocate(block, 1000, stream).unwrap();
@@ -161,7 +181,7 @@ fn threads_and_pools_may_end_in_any_order() {
     gone.wait();
     thread.join().unwrap();
     // The pool outlives threads, and a new thread takes over what an old one kept.
-    let pool = Pool::new(gpu.clone(), 0.1).unwrap();
+    let pool = Pool::new(gpu.clone()).unwrap();
     let blocks: Vec<DevicePtr> = (0..20)
         .map(|_| {
             let pool = &pool;
@@ -178,4 +198,84 @@ fn threads_and_pools_may_end_in_any_order() {
     assert_eq!(pool.usage().reserved_bytes, 0);
     drop(pool);
     assert_eq!(gpu.held().total_bytes(), 0);
+}
+
+#[test]
+fn settings_are_read_changed_and_checked_while_the_pool_runs() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    assert_eq!(pool.config(), PoolConfig::default());
+    let wrong = [
+        (PoolConfig { batch_alloc_count: 0, ..pool.config() }, "batch_alloc_count = 0: "),
+        (
+            PoolConfig { batch_alloc_count: 65, ..pool.config() },
+            "must not exceed thread_cache_max_blocks",
+        ),
+        (
+            PoolConfig { thread_cache_max_blocks: usize::MAX, ..pool.config() },
+            "thread_cache_max_blocks = ",
+        ),
+        (
+            PoolConfig { global_cache_max_blocks: usize::MAX, ..pool.config() },
+            "global_cache_max_blocks = ",
+        ),
+        (PoolConfig { slack: -0.1, ..pool.config() }, "slack = -0.1: must be a fraction"),
+        (PoolConfig { slack: f64::NAN, ..pool.config() }, "slack = NaN"),
+    ];
+    for (config, expected) in wrong {
+        let error = pool.set_config(config).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(pool.config(), PoolConfig::default(), "nothing changes");
+    }
+    // A thread cache that is switched off serves nothing; switched on, it does.
+    let pairs = |pool: &Pool| {
+        pool.reset_stats();
+        for _ in 0..100 {
+            let block = pool.allocate(1000, stream).unwrap();
+            pool.deallocate(block, 1000, stream).unwrap();
+        }
+        pool.stats()
+    };
+    let off = PoolConfig { thread_cache_max_blocks: 0, batch_alloc_count: 1, ..pool.config() };
+    pool.set_config(off).unwrap();
+    assert_eq!(pairs(&pool).cache_hits, 0);
+    pool.set_config(PoolConfig::default()).unwrap();
+    assert!(pairs(&pool).cache_hits >= 99);
+    // And a global cache that is off keeps nothing of what threads give up.
+    pool.set_config(PoolConfig { global_cache_max_blocks: 0, ..off }).unwrap();
+    pool.trim();
+    assert_eq!(pairs(&pool).global_hits, 0);
+    pool.set_config(off).unwrap();
+    assert!(pairs(&pool).global_hits >= 99);
+}
+
+#[test]
+fn statistics_count_every_tier_and_can_be_reset() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    let block = pool.allocate(5 << 20, stream).unwrap();
+    let small: Vec<_> = (0..40).map(|_| pool.allocate(700, stream).unwrap()).collect();
+    for ptr in &small {
+        pool.deallocate(*ptr, 700, stream).unwrap();
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.allocation_count, stats.free_count), (41, 40));
+    assert_eq!(stats.total_allocated, (5 << 20) + 40 * 700);
+    assert_eq!(stats.total_freed, 40 * 700);
+    assert_eq!(stats.current_usage, 5 << 20);
+    assert_eq!(stats.peak_usage, (5 << 20) + 40 * 700);
+    assert_eq!(stats.fragmentation_bytes, stats.reserved_bytes - stats.current_usage);
+    assert_eq!(stats.cache_hits + stats.cache_misses, 41);
+    assert!(stats.cache_hits >= 30 && stats.device_allocations > 0 && stats.pages_created >= 3);
+    let printed = stats.to_string();
+    assert!(printed.contains("live                   5.0 MiB"), "{printed}");
+
+    pool.reset_stats();
+    let stats = pool.stats();
+    assert_eq!((stats.allocation_count, stats.total_freed, stats.driver_calls), (0, 0, 0));
+    assert_eq!((stats.current_usage, stats.peak_usage), (5 << 20, 5 << 20));
+    pool.deallocate(block, 5 << 20, stream).unwrap();
+    assert_eq!(pool.stats().free_count, 1);
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond::driver::{DevicePtr, Driver, Kernel, Stream, StreamFlags, Touch};
-use millpond::pool::Pool;
+use millpond::pool::{Pool, PoolConfig};
 use millpond::trace::{DeviceTrace, EventKind, LiveBlocks};
 use millpond::{Resource, Trace};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
@@ -68,6 +68,12 @@ impl Replay<'_> {
     }
 }
 
+fn with_slack(driver: Arc<dyn Driver>, slack: f64) -> Pool {
+    let pool = Pool::new(driver).expect("an empty device");
+    pool.set_config(PoolConfig { slack, ..PoolConfig::default() }).expect("a right slack");
+    pool
+}
+
 fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> Outcome {
     let run_order = match lag_events {
         0 => RunOrder::Timed,
@@ -78,7 +84,7 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
     let gpu = Arc::new(SimGpu::with_options(profile, options));
     let driver: Arc<dyn Driver> = gpu.clone();
     let mut replay = Replay {
-        pool: Pool::new(driver, slack).expect("an empty device"),
+        pool: with_slack(driver, slack),
         streams: trace
             .streams
             .iter()
@@ -98,7 +104,7 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
     let mut at_half = (0, 0);
     for (number, event) in device.events.iter().enumerate() {
         if number == half {
-            at_half = (replay.pool.page_moves(), replay.pool.usage().driver_calls);
+            at_half = (replay.pool.stats().page_moves, replay.pool.usage().driver_calls);
         }
         gpu.advance(TICK);
         live.apply(event);
@@ -115,13 +121,14 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
     }
     gpu.synchronize_device().expect("the device works");
     assert_eq!(gpu.findings(), [], "the pool ordered all reuse");
-    let moves = replay.pool.page_moves();
+    let stats = replay.pool.stats();
+    let moves = stats.page_moves;
     Outcome {
         ratio: replay.peak_held as f64 / peak_live as f64,
         moves,
         moves_in_second_half: moves - at_half.0,
         driver_calls_in_second_half: replay.pool.usage().driver_calls - at_half.1,
-        waits: replay.pool.cross_stream_waits(),
+        waits: stats.cross_stream_waits,
         ns_per_event: replay.in_pool.as_nanos() as f64 / device.events.len() as f64,
     }
 }

@@ -18,6 +18,7 @@
 mod attached;
 mod back;
 mod bins;
+mod config;
 mod headers;
 mod heap;
 mod inner;
@@ -28,12 +29,15 @@ mod page_map;
 mod pages;
 mod points;
 mod size_class;
+mod stats;
 #[allow(unsafe_code)]
 mod thread_cache;
 
 use std::sync::Arc;
 
+pub use self::config::{ConfigError, PoolConfig};
 use self::inner::{Inner, Reserve};
+pub use self::stats::PoolStats;
 use crate::driver::{DevicePtr, Driver, DriverError, Stream};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 
@@ -48,7 +52,7 @@ use crate::resource::{AllocError, FreeError, Resource, Usage};
 ///
 /// let gpu: Arc<dyn Driver> = Arc::new(SimGpu::new(Profile::named("a100-80g")?));
 /// let stream = gpu.create_stream(StreamFlags::NON_BLOCKING)?;
-/// let pool = Pool::new(gpu, 0.1)?;
+/// let pool = Pool::new(gpu)?;
 ///
 /// let block = pool.allocate(3000, stream)?;
 /// assert_eq!(pool.usage().live_bytes, 3000);
@@ -67,13 +71,38 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool on a device. `slack` is how much more than the peak of live bytes it may reserve before it moves pages
-    /// instead.
+    /// A pool on a device, with the default settings.
     ///
     /// # Errors
     /// The driver has no addresses left, or no virtual memory management.
-    pub fn new(driver: Arc<dyn Driver>, slack: f64) -> Result<Pool, DriverError> {
-        Ok(Pool { inner: Arc::new(Inner::new(driver, slack)?) })
+    pub fn new(driver: Arc<dyn Driver>) -> Result<Pool, DriverError> {
+        Ok(Pool { inner: Arc::new(Inner::new(driver)?) })
+    }
+
+    /// How the pool behaves.
+    pub fn config(&self) -> PoolConfig {
+        self.inner.settings.get(self.inner.back.slack())
+    }
+
+    /// Changes how the pool behaves, from now on. What caches keep beyond new bounds they keep until it is used or trimmed.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, named. Nothing has changed then.
+    pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
+        config.check()?;
+        self.inner.settings.set(&config);
+        self.inner.back.set_slack(config.slack);
+        Ok(())
+    }
+
+    /// What the pool has done since the statistics were reset.
+    pub fn stats(&self) -> PoolStats {
+        self.inner.stats()
+    }
+
+    /// Counts anew from here. What is held at the moment still is.
+    pub fn reset_stats(&self) {
+        self.inner.reset_stats();
     }
 
     /// Takes a block back whose size the caller does not know.
@@ -82,16 +111,6 @@ impl Pool {
     /// As [`Resource::deallocate`].
     pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
         self.inner.deallocate(ptr, None, stream)
-    }
-
-    /// How often pages were moved from freed blocks to new ones.
-    pub fn page_moves(&self) -> u64 {
-        self.inner.back.state().counts.page_moves
-    }
-
-    /// How often a stream had to wait for another before it could use what that had freed.
-    pub fn cross_stream_waits(&self) -> u64 {
-        self.inner.back.state().counts.cross_stream_waits
     }
 
     /// Checks everything that must hold between calls. Slow: for tests.

@@ -29,10 +29,7 @@ pub(crate) struct Allocator {
 ///
 /// A resource of Millpond is one line: its name, and `millpond("name", profile, Type::new)`.
 pub(crate) const ALLOCATORS: &[Allocator] = &[
-    Allocator {
-        name: "pool",
-        make: |profile| millpond("pool", profile, |driver| Pool::new(driver, 0.15)),
-    },
+    Allocator { name: "pool", make: |profile| millpond("pool", profile, Pool::new) },
     Allocator {
         name: "direct",
         make: |profile| millpond("direct", profile, |driver| Ok(Direct::new(driver))),

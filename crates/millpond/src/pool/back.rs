@@ -387,6 +387,14 @@ impl Back {
         Ok(())
     }
 
+    pub(super) fn slack(&self) -> f64 {
+        self.state.lock().slack
+    }
+
+    pub(super) fn set_slack(&self, slack: f64) {
+        self.state.lock().slack = slack;
+    }
+
     /// Whether new memory for `bytes` would keep the pool within its slack.
     pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
         self.state.lock().may_grow_by(bytes)

@@ -9,30 +9,24 @@ use parking_lot::Mutex;
 use super::attached;
 use super::back::{Back, Placed, Taker};
 use super::bins::STEP_BYTES;
+use super::config::{PoolConfig, Settings};
 use super::headers::{Header, Kind, Tag, Word};
 use super::heap::{Use, in_steps};
 use super::middle::{Batch, EmptySlab, Middle};
 use super::page_map::{PageMap, STRETCH_BYTES};
 use super::points::StreamSlot;
 use super::size_class::{Class, LARGEST_BYTES};
+use super::stats::PoolStats;
 use super::thread_cache::{
-    Bounds, Counters, Entry, HoldsCaches, LARGEST_CACHED_BYTES, Parcel, RemoteFree, ThreadCache,
-    with_last,
+    Counters, Entry, HoldsCaches, LARGEST_CACHED_BYTES, Parcel, RemoteFree, ThreadCache, with_last,
 };
 use crate::driver::{Counted, DevicePtr, Driver, DriverResult, Stream};
 use crate::resource::{AllocError, FreeError, OutOfMemory, Recoverable, Usage};
 
-/// How many blocks go from tier to tier at a time.
-const BATCH_BLOCKS: usize = 16;
-/// How many blocks of a class the global cache keeps for a stream.
-const MOST_GLOBAL_BLOCKS: usize = 1024;
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
 const WORTH_DRAINING_BYTES: u64 = 256 << 10;
 /// An inbox that has grown beyond this is emptied by whoever fills it: its owner is idle.
 const MOST_IN_INBOX: usize = 1024;
-/// What one thread may keep for one stream.
-const BOUNDS: Bounds = Bounds { blocks: 64, bytes: 32 << 20 };
-
 /// All caches of a pool. A tag is a place in `by_tag`, plus one; a cache whose thread has gone waits in `orphans` for
 /// another. Nothing is ever taken out of `by_tag` and `counters`: threads keep pointers to them.
 #[derive(Debug, Default)]
@@ -52,8 +46,22 @@ pub(super) struct Inner {
     page_map: PageMap,
     middle: Mutex<Middle>,
     caches: Mutex<Caches>,
+    pub(super) settings: Settings,
+    served: Served,
+    /// Requests that found no place among what has memory, since caches were last emptied for one.
+    misses_since_drain: AtomicU64,
+    /// What was counted when the statistics were reset.
+    reset_at: Mutex<PoolStats>,
     /// Frees that turned out, later, to have been second ones.
     late_double_frees: AtomicU64,
+}
+
+/// How often each tier behind the thread caches has served an allocation.
+#[derive(Debug, Default)]
+struct Served {
+    global: AtomicU64,
+    reuse: AtomicU64,
+    device: AtomicU64,
 }
 
 /// A block that is about to be freed, as far as its address says.
@@ -79,9 +87,10 @@ impl HoldsCaches for Inner {
 }
 
 impl Inner {
-    pub(super) fn new(driver: Arc<dyn Driver>, slack: f64) -> DriverResult<Inner> {
+    pub(super) fn new(driver: Arc<dyn Driver>) -> DriverResult<Inner> {
         static POOLS: AtomicU64 = AtomicU64::new(1);
-        let back = Back::new(Counted::new(driver), slack)?;
+        let config = PoolConfig::default();
+        let back = Back::new(Counted::new(driver), config.slack)?;
         Ok(Inner {
             // Relaxed: the number only has to be different each time.
             id: POOLS.fetch_add(1, Ordering::Relaxed),
@@ -89,6 +98,11 @@ impl Inner {
             page_map: PageMap::new(back.span_bytes()),
             middle: Mutex::default(),
             caches: Mutex::default(),
+            settings: Settings::new(&config),
+            served: Served::default(),
+            // The first time need not wait.
+            misses_since_drain: AtomicU64::new(u64::MAX / 2),
+            reset_at: Mutex::default(),
             late_double_frees: AtomicU64::new(0),
             back,
         })
@@ -190,6 +204,9 @@ impl Inner {
         let block_bytes = in_steps(bytes).filter(|size| *size < MOST_BYTES);
         let block_bytes = block_bytes.ok_or(AllocError::TooLarge { bytes })?;
         let cache = attached.map(|(cache, _)| cache);
+        if let Some((_, counters)) = attached {
+            counters.missed();
+        }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
             .and_then(|cache| self.take_cached(cache, bytes));
@@ -218,14 +235,14 @@ impl Inner {
         cache: Option<&ThreadCache>,
     ) -> DriverResult<u64> {
         let class = Class::of(bytes);
-        let mut batch = self.middle.lock().take(class, taker.slot, BATCH_BLOCKS);
+        let mut batch = self.middle.lock().take(class, taker.slot, self.settings.batch());
         if batch.entries.is_empty() && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
             batch = self.middle.lock().take_from_others(class);
         }
         if batch.entries.is_empty() {
             match self.add_slab(class, taker) {
-                Ok(()) => batch = self.middle.lock().take(class, taker.slot, BATCH_BLOCKS),
+                Ok(()) => batch = self.middle.lock().take(class, taker.slot, self.settings.batch()),
                 // Memory is out, but a block that another stream has freed will do.
                 Err(error) if error.is_out_of_memory() => {
                     batch = self.middle.lock().take_from_others(class);
@@ -236,7 +253,10 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
-        let Batch { mut entries, points } = batch;
+        if batch.from_global {
+            Self::served_by(&self.served.global);
+        }
+        let Batch { mut entries, points, .. } = batch;
         if let Err(error) = self.back.order(&points, taker) {
             self.give_small(entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
             return Err(error);
@@ -288,6 +308,11 @@ impl Inner {
         Ok(start)
     }
 
+    fn served_by(tier: &AtomicU64) {
+        // Relaxed: a count orders nothing. Not on the fast path.
+        tier.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A range with memory under it. What caches keep is used before the driver is asked for more.
     fn allocate_range(
         &self,
@@ -297,15 +322,17 @@ impl Inner {
         taker: Taker,
     ) -> DriverResult<Placed> {
         if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
+            Self::served_by(&self.served.reuse);
             return Ok(placed);
         }
-        let kept = self.back.used_bytes().saturating_sub(self.live_bytes() as u64);
-        if kept >= bytes.min(WORTH_DRAINING_BYTES) {
+        if self.is_worth_draining(bytes) {
             self.drain(Reserve::Keep);
             if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
+                Self::served_by(&self.served.reuse);
                 return Ok(placed);
             }
         }
+        Self::served_by(&self.served.device);
         match self.back.allocate_mapping(bytes, align, used_for, taker) {
             Err(error) if error.is_out_of_memory() => {
                 self.drain(Reserve::Give);
@@ -313,6 +340,24 @@ impl Inner {
             }
             answer => answer,
         }
+    }
+
+    /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
+    /// to spend it is not done for every request that finds no place; without slack, memory comes first.
+    fn is_worth_draining(&self, bytes: u64) -> bool {
+        /// Requests between two drains, for a slack of 1.
+        const PATIENCE: f64 = 4096.0;
+        // Relaxed: roughly often enough is enough.
+        let missed = self.misses_since_drain.fetch_add(1, Ordering::Relaxed);
+        if missed < (self.back.slack() * PATIENCE) as u64 {
+            return false;
+        }
+        let kept = self.back.used_bytes().saturating_sub(self.live_bytes() as u64);
+        let worth = kept >= bytes.min(WORTH_DRAINING_BYTES);
+        if worth {
+            self.misses_since_drain.store(0, Ordering::Relaxed);
+        }
+        worth
     }
 
     #[cold]
@@ -381,7 +426,7 @@ impl Inner {
             return None;
         }
         let put = match found.header.class {
-            Some(class) => cache.put_small(class, found.entry(), word, now, BOUNDS),
+            Some(class) => cache.put_small(class, found.entry(), word, now, self.settings.bounds()),
             None => self.put_cached_large(cache, found, word, now),
         };
         put.then_some(requested)
@@ -398,7 +443,8 @@ impl Inner {
         if block_bytes > LARGEST_CACHED_BYTES {
             return false;
         }
-        let (put, displaced) = cache.put_large(block_bytes, found.entry(), word, now, BOUNDS);
+        let (put, displaced) =
+            cache.put_large(block_bytes, found.entry(), word, now, self.settings.bounds());
         if let Some(displaced) = displaced {
             self.free_large([displaced], cache.stream);
         }
@@ -551,7 +597,7 @@ impl Inner {
             let now = Word(word.load(Ordering::Relaxed));
             let put = stream == cache.stream
                 && match header.class {
-                    Some(class) => cache.put_small(class, entry, word, now, BOUNDS),
+                    Some(class) => cache.put_small(class, entry, word, now, self.settings.bounds()),
                     None => self.put_cached_large(cache, found, word, now),
                 };
             if !put {
@@ -564,7 +610,7 @@ impl Inner {
 
     /// Gives free blocks of slabs to the global cache, or what it has no room for to their slabs.
     fn give_small(&self, entries: impl IntoIterator<Item = (StreamSlot, Entry)>, keep: Keep) {
-        let most = if keep == Keep::Yes { MOST_GLOBAL_BLOCKS } else { 0 };
+        let most = if keep == Keep::Yes { self.settings.global_blocks() } else { 0 };
         let mut by_list: HashMap<(StreamSlot, Class), Vec<Entry>> = HashMap::new();
         for (stream, entry) in entries {
             self.word(entry).store(Word::FREE.0, Ordering::Relaxed);
@@ -682,6 +728,52 @@ impl Inner {
 
     fn live_bytes(&self) -> i64 {
         self.caches.lock().counters.iter().map(|counters| counters.live_bytes()).sum()
+    }
+
+    pub(super) fn stats(&self) -> PoolStats {
+        self.raw_stats().since(&self.reset_at.lock())
+    }
+
+    pub(super) fn reset_stats(&self) {
+        let mut reset_at = self.reset_at.lock();
+        *reset_at = self.raw_stats();
+        self.caches.lock().counters.iter().for_each(|counters| counters.reset_peak());
+    }
+
+    fn raw_stats(&self) -> PoolStats {
+        let usage = self.usage();
+        let caches = self.caches.lock();
+        let sum = |of: fn(&Counters) -> &AtomicU64| {
+            let count = |counters: &Arc<Counters>| of(counters).load(Ordering::Relaxed);
+            caches.counters.iter().map(count).sum::<u64>()
+        };
+        let (allocation_count, cache_misses) = (sum(|c| &c.allocations), sum(|c| &c.misses));
+        let (total_allocated, total_freed) = (sum(|c| &c.allocated_bytes), sum(|c| &c.freed_bytes));
+        let free_count = sum(|c| &c.frees);
+        drop(caches);
+        let counts = self.back.state().counts;
+        let served = |tier: &AtomicU64| tier.load(Ordering::Relaxed);
+        PoolStats {
+            total_allocated,
+            total_freed,
+            current_usage: usage.live_bytes as u64,
+            peak_usage: usage.peak_live_bytes as u64,
+            fragmentation_bytes: (usage.reserved_bytes - usage.live_bytes) as u64,
+            allocation_count,
+            free_count,
+            // A call that failed has missed and allocated nothing.
+            cache_hits: allocation_count.saturating_sub(cache_misses),
+            cache_misses,
+            global_hits: served(&self.served.global),
+            reuse_hits: served(&self.served.reuse),
+            device_allocations: served(&self.served.device),
+            reserved_bytes: usage.reserved_bytes as u64,
+            pages_created: counts.pages_created,
+            page_moves: counts.page_moves,
+            cross_stream_waits: counts.cross_stream_waits,
+            late_double_frees: self.late_double_frees.load(Ordering::Relaxed),
+            driver_calls: usage.driver_calls,
+        }
     }
 
     pub(super) fn usage(&self) -> Usage {

@@ -40,6 +40,8 @@ pub(super) struct EmptySlab {
 pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
     pub(super) points: Points,
+    /// They were in the global cache, not in a slab.
+    pub(super) from_global: bool,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +79,8 @@ impl Middle {
                 && !list.is_empty()
             {
                 let rest = list.len().saturating_sub(most);
-                return Batch { entries: list.split_off(rest), points: Points::default() };
+                let entries = list.split_off(rest);
+                return Batch { entries, points: Points::default(), from_global: true };
             }
         }
         self.take_from_slab(class, stream, most)
@@ -104,7 +107,7 @@ impl Middle {
         if slab.free.is_empty() {
             partial.pop();
         }
-        Batch { entries, points: slab.points.clone() }
+        Batch { entries, points: slab.points.clone(), from_global: false }
     }
 
     /// Blocks that other streams have freed, which must be waited for.

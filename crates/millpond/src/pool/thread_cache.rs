@@ -79,6 +79,7 @@ pub(super) struct Counters {
     pub(super) freed_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
     pub(super) frees: AtomicU64,
+    pub(super) misses: AtomicU64,
     peak_live_bytes: AtomicI64,
 }
 
@@ -107,6 +108,16 @@ impl Counters {
     pub(super) fn freed(&self, bytes: usize) {
         add(&self.frees, 1);
         add(&self.freed_bytes, bytes as u64);
+    }
+
+    /// An allocation that the thread's cache could not serve.
+    pub(super) fn missed(&self) {
+        add(&self.misses, 1);
+    }
+
+    /// Lets the peak begin anew. A peak that its thread reaches at this moment may stay.
+    pub(super) fn reset_peak(&self) {
+        self.peak_live_bytes.store(self.live_bytes(), Ordering::Relaxed);
     }
 
     /// Blocks allocated here less blocks freed here, wherever they were allocated.

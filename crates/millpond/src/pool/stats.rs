@@ -1,0 +1,116 @@
+//! What a pool has done, in numbers.
+
+/// A pool's statistics. A copy: it does not change while it is looked at.
+///
+/// Sums over threads are exact when no thread is inside a call. The peak is exact while one thread allocates; with several it is the
+/// sum of their own peaks, and so never too low.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PoolStats {
+    /// Bytes handed out, all together.
+    pub total_allocated: u64,
+    /// Bytes taken back, all together.
+    pub total_freed: u64,
+    /// Bytes that users hold.
+    pub current_usage: u64,
+    /// The most they held.
+    pub peak_usage: u64,
+    /// Bytes reserved from the driver and not held by users.
+    pub fragmentation_bytes: u64,
+    /// Blocks handed out.
+    pub allocation_count: u64,
+    /// Blocks taken back.
+    pub free_count: u64,
+    /// Allocations that the thread's own cache served.
+    pub cache_hits: u64,
+    /// Allocations that it could not.
+    pub cache_misses: u64,
+    /// Of those, the ones that the global cache served.
+    pub global_hits: u64,
+    /// Of those, the ones that slabs or free ranges with memory served.
+    pub reuse_hits: u64,
+    /// Of those, the ones for which pages were moved or taken from the driver.
+    pub device_allocations: u64,
+    /// Physical bytes taken from the driver.
+    pub reserved_bytes: u64,
+    /// Pages taken from the driver.
+    pub pages_created: u64,
+    /// Pages moved from freed blocks to new ones.
+    pub page_moves: u64,
+    /// How often a stream was made to wait for another.
+    pub cross_stream_waits: u64,
+    /// Frees that turned out, later, to have been second ones.
+    pub late_double_frees: u64,
+    /// Calls made to the driver.
+    pub driver_calls: u64,
+}
+
+impl PoolStats {
+    /// What has been counted since `before`; what is held at the moment stays as it is.
+    pub(super) fn since(self, before: &PoolStats) -> PoolStats {
+        PoolStats {
+            total_allocated: self.total_allocated - before.total_allocated,
+            total_freed: self.total_freed - before.total_freed,
+            allocation_count: self.allocation_count - before.allocation_count,
+            free_count: self.free_count - before.free_count,
+            cache_hits: self.cache_hits - before.cache_hits,
+            cache_misses: self.cache_misses - before.cache_misses,
+            global_hits: self.global_hits - before.global_hits,
+            reuse_hits: self.reuse_hits - before.reuse_hits,
+            device_allocations: self.device_allocations - before.device_allocations,
+            pages_created: self.pages_created - before.pages_created,
+            page_moves: self.page_moves - before.page_moves,
+            cross_stream_waits: self.cross_stream_waits - before.cross_stream_waits,
+            late_double_frees: self.late_double_frees - before.late_double_frees,
+            driver_calls: self.driver_calls - before.driver_calls,
+            ..self
+        }
+    }
+}
+
+impl std::fmt::Display for PoolStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let share = |part: u64, whole: u64| {
+            if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+        };
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        writeln!(
+            f,
+            "live          {:>12.1} MiB, at most {:.1} MiB",
+            mib(self.current_usage),
+            mib(self.peak_usage)
+        )?;
+        writeln!(
+            f,
+            "reserved      {:>12.1} MiB, {:.1} MiB of it not live",
+            mib(self.reserved_bytes),
+            mib(self.fragmentation_bytes)
+        )?;
+        writeln!(
+            f,
+            "allocations   {:>12}, {:.1} MiB in all",
+            self.allocation_count,
+            mib(self.total_allocated)
+        )?;
+        writeln!(
+            f,
+            "frees         {:>12}, {:.1} MiB in all",
+            self.free_count,
+            mib(self.total_freed)
+        )?;
+        writeln!(
+            f,
+            "thread cache  {:>12} hits, {:.1} %",
+            self.cache_hits,
+            share(self.cache_hits, self.allocation_count)
+        )?;
+        writeln!(f, "global cache  {:>12} hits", self.global_hits)?;
+        writeln!(f, "reuse         {:>12} from slabs and free ranges", self.reuse_hits)?;
+        writeln!(
+            f,
+            "device        {:>12}, {} pages taken, {} moved",
+            self.device_allocations, self.pages_created, self.page_moves
+        )?;
+        writeln!(f, "waits         {:>12} of one stream for another", self.cross_stream_waits)?;
+        write!(f, "driver calls  {:>12}", self.driver_calls)
+    }
+}
