@@ -279,3 +279,34 @@ fn statistics_count_every_tier_and_can_be_reset() {
     pool.deallocate(block, 5 << 20, stream).unwrap();
     assert_eq!(pool.stats().free_count, 1);
 }
+
+#[test]
+fn caches_are_trimmed_and_everything_unused_is_released() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu.clone()).unwrap();
+    let held = pool.allocate(3 << 20, stream).unwrap();
+    let pattern = Kernel::Fill { dst: held, value: 77, count: 100 };
+    gpu.launch(&pattern, stream).unwrap();
+    let blocks: Vec<_> = (0..60).map(|_| pool.allocate(500_000, stream).unwrap()).collect();
+    for block in blocks {
+        pool.deallocate(block, 500_000, stream).unwrap();
+    }
+    assert!(pool.usage().largest_free_bytes < 20 << 20, "most of it is in the cache");
+    pool.trim_cache();
+    pool.assert_valid();
+    assert!(pool.usage().largest_free_bytes >= 24 << 20, "and now merged");
+    let reserved = pool.usage().reserved_bytes;
+    let released = pool.release_all();
+    pool.assert_valid();
+    assert_eq!(pool.usage().reserved_bytes, reserved - released);
+    assert!(pool.usage().reserved_bytes <= 6 << 20, "only the held block's pages are left");
+    assert_eq!((pool.stats().allocation_count, pool.stats().current_usage), (0, 3 << 20));
+    let mut bytes = [0; 400];
+    gpu.copy_to_host(&mut bytes, held, stream).unwrap();
+    assert!(
+        bytes.chunks_exact(4).all(|word| word == 77_u32.to_le_bytes()),
+        "the held block was not touched"
+    );
+    pool.deallocate(held, 3 << 20, stream).unwrap();
+}

@@ -113,6 +113,18 @@ impl Pool {
         self.inner.deallocate(ptr, None, stream)
     }
 
+    /// Empties the caches of all threads and the global cache. Their memory stays with the pool, where it can merge.
+    pub fn trim_cache(&self) {
+        self.inner.drain(Reserve::Keep);
+    }
+
+    /// Gives back everything that nobody holds, and counts anew. A held block is not touched. Returns the bytes given back.
+    pub fn release_all(&self) -> usize {
+        let released = self.trim();
+        self.reset_stats();
+        released
+    }
+
     /// Checks everything that must hold between calls. Slow: for tests.
     ///
     /// # Panics

@@ -161,6 +161,12 @@ impl State {
         }
     }
 
+    /// What can be had as one block without new memory, at the least: all spare pages, moved together, but for the one that a block
+    /// which does not begin on a page needs more.
+    pub(in crate::pool) fn largest_free_bytes(&self, page_bytes: u64) -> u64 {
+        self.pages.spare().saturating_sub(1) as u64 * page_bytes
+    }
+
     pub(in crate::pool) fn reserved_bytes(&self) -> u64 {
         self.reserved_bytes
     }

@@ -60,6 +60,7 @@ impl Inner {
         let peak = sum(Counters::peak_live_bytes);
         let blocks = sum(Counters::live_blocks);
         drop(caches);
+        let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let state = self.back.state();
         Usage {
             live_bytes: live as usize,
@@ -67,7 +68,7 @@ impl Inner {
             reserved_bytes: state.reserved_bytes() as usize,
             peak_live_bytes: peak as usize,
             peak_reserved_bytes: state.peak_reserved_bytes() as usize,
-            largest_free_bytes: 0,
+            largest_free_bytes: state.largest_free_bytes(page_bytes) as usize,
             driver_calls: self.back.driver().calls(),
         }
     }
