@@ -19,7 +19,7 @@ use millpond::{Driver, Resource};
 
 pub use bad_frees::{bad_frees, empty_blocks};
 pub use failures::every_call_failing;
-pub use lab::{Lab, Wrong};
+pub use lab::{Lab, Wrong, simulated};
 pub use limits::{coalesces, oom_complete, out_of_memory, returns_upstream, reuses_across_streams};
 pub use program::{programs, programs_until};
 pub use seeds::{Seeds, replay_command};

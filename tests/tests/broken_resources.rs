@@ -28,9 +28,13 @@ fn found_by_programs(subject: &Subject, reason: &str) {
 }
 
 fn found_by(check: fn(&Subject) -> Result<(), Wrong>, subject: &Subject, reason: &str) {
+    let before = suite::simulated();
     let wrong = check(subject).expect_err("the bug was not found");
-    println!("{} found: {}", subject.name, wrong.lines().next().unwrap_or_default());
+    let simulated = suite::simulated() - before;
+    let first_line = wrong.lines().next().unwrap_or_default();
+    println!("{} found after {simulated:?} of simulation: {first_line}", subject.name);
     assert!(wrong.contains(reason), "found for another reason: {wrong}");
+    assert!(simulated < Duration::from_secs(1), "found only after {simulated:?}");
 }
 
 /// A broken resource in a module of its name, so that the command in a report runs it again.

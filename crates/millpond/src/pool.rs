@@ -36,7 +36,7 @@ mod thread_cache;
 use std::sync::Arc;
 
 pub use self::config::{ConfigError, PoolConfig};
-use self::inner::{Inner, Reserve};
+use self::inner::Inner;
 pub use self::stats::PoolStats;
 use crate::driver::{DevicePtr, Driver, DriverError, Stream};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
@@ -115,7 +115,7 @@ impl Pool {
 
     /// Empties the caches of all threads and the global cache. Their memory stays with the pool, where it can merge.
     pub fn trim_cache(&self) {
-        self.inner.drain(Reserve::Keep);
+        self.inner.drain();
     }
 
     /// Gives back everything that nobody holds, and counts anew. A held block is not touched. Returns the bytes given back.
@@ -150,7 +150,7 @@ impl Resource for Pool {
     }
 
     fn trim(&self) -> usize {
-        self.inner.drain(Reserve::Give);
+        self.inner.drain();
         self.inner.back.trim() as usize
     }
 

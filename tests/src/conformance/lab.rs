@@ -1,5 +1,6 @@
 //! A resource, a device, and a model of what must be true of both.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -424,6 +425,26 @@ impl Lab {
         }
         self.settle()
     }
+}
+
+thread_local! {
+    static SIMULATED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// The virtual time that passed on all devices of this thread's checks that are done.
+pub fn simulated() -> Duration {
+    SIMULATED.get()
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        count_simulated(&self.gpu);
+    }
+}
+
+/// Counts the virtual time of a device that is done with.
+pub(crate) fn count_simulated(gpu: &SimGpu) {
+    SIMULATED.set(SIMULATED.get() + gpu.now());
 }
 
 /// A small device in adversarial order.

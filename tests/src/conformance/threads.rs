@@ -12,7 +12,7 @@ use millpond_sim::SimGpu;
 use parking_lot::Mutex;
 
 use super::Subject;
-use super::lab::{MOST_EVENTS_KEPT, Wrong, test_gpu};
+use super::lab::{MOST_EVENTS_KEPT, Wrong, count_simulated, test_gpu};
 use super::seeds::{Seeds, replay_command};
 
 const THREADS: u64 = 4;
@@ -39,7 +39,10 @@ struct Shared {
 /// What was wrong, and the command that tries it again.
 pub fn threads(subject: &Subject) -> Result<(), Wrong> {
     for seed in Seeds::first(8) {
-        run(subject, seed).map_err(|wrong| {
+        let gpu = Arc::new(test_gpu(seed));
+        let outcome = run(subject, seed, &gpu);
+        count_simulated(&gpu);
+        outcome.map_err(|wrong| {
             let replay = replay_command(subject.name, "threads", seed);
             format!(
                 "{} with seed {seed}: {wrong}\nreplay (threads may differ): {replay}",
@@ -50,11 +53,10 @@ pub fn threads(subject: &Subject) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn run(subject: &Subject, seed: u64) -> Result<(), Wrong> {
-    let gpu = Arc::new(test_gpu(seed));
+fn run(subject: &Subject, seed: u64, gpu: &Arc<SimGpu>) -> Result<(), Wrong> {
     let shared = Shared {
         resource: (subject.make)(gpu.clone()).map_err(|error| error.to_string())?,
-        gpu: Arc::clone(&gpu),
+        gpu: Arc::clone(gpu),
         live: Mutex::default(),
         parcels: Mutex::default(),
     };

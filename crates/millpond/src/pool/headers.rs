@@ -37,7 +37,7 @@ impl Tag {
 /// What a block is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nobody's: in the global cache, the reserve or its slab.
+    /// Nobody's: in the global cache or its slab.
     Free,
     /// A user's.
     Live,

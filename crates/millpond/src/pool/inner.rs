@@ -144,10 +144,3 @@ enum Keep {
     Yes,
     No,
 }
-
-/// Whether the reserve is given up too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reserve {
-    Keep,
-    Give,
-}

@@ -1,4 +1,4 @@
-//! Between the caches and the back: the global cache, the reserve, and the slabs.
+//! Between the caches and the back: the global cache and the slabs.
 //!
 //! Everything here is under one lock, which is never held while the driver is asked for memory.
 
@@ -47,7 +47,6 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Middle {
     global: HashMap<StreamSlot, Lists>,
-    reserve: HashMap<StreamSlot, Lists>,
     slabs: HashMap<HeaderId, Slab>,
     /// Slabs with free blocks, by the stream that they serve.
     partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES]>,
@@ -72,16 +71,14 @@ impl Middle {
 
     // Taking.
 
-    /// Up to `most` blocks for a stream: from the global cache, the reserve, or a slab, the first that has any.
+    /// Up to `most` blocks for a stream: from the global cache, or else from a slab.
     pub(super) fn take(&mut self, class: Class, stream: StreamSlot, most: usize) -> Batch {
-        for tier in [&mut self.global, &mut self.reserve] {
-            if let Some(list) = tier.get_mut(&stream).map(|lists| &mut lists[class.index()])
-                && !list.is_empty()
-            {
-                let rest = list.len().saturating_sub(most);
-                let entries = list.split_off(rest);
-                return Batch { entries, points: Points::default(), from_global: true };
-            }
+        if let Some(list) = self.global.get_mut(&stream).map(|lists| &mut lists[class.index()])
+            && !list.is_empty()
+        {
+            let rest = list.len().saturating_sub(most);
+            let entries = list.split_off(rest);
+            return Batch { entries, points: Points::default(), from_global: true };
         }
         self.take_from_slab(class, stream, most)
     }
@@ -194,14 +191,5 @@ impl Middle {
             lists.into_iter().flatten().map(move |entry| (stream, entry))
         };
         global.into_iter().flat_map(of_stream).collect()
-    }
-
-    /// Takes everything out of the reserve.
-    pub(super) fn drain_reserve(&mut self) -> Vec<(StreamSlot, Entry)> {
-        let reserve = std::mem::take(&mut self.reserve);
-        let of_stream = |(stream, lists): (StreamSlot, Lists)| {
-            lists.into_iter().flatten().map(move |entry| (stream, entry))
-        };
-        reserve.into_iter().flat_map(of_stream).collect()
     }
 }

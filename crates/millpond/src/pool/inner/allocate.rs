@@ -211,7 +211,7 @@ impl Inner {
             return Ok(placed);
         }
         if self.is_worth_draining(bytes) {
-            self.drain(Reserve::Keep);
+            self.drain();
             if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
                 Self::served_by(&self.served.reuse);
                 return Ok(placed);
@@ -220,7 +220,7 @@ impl Inner {
         Self::served_by(&self.served.device);
         match self.back.allocate_mapping(bytes, align, used_for, taker) {
             Err(error) if error.is_out_of_memory() => {
-                self.drain(Reserve::Give);
+                self.drain();
                 self.back.allocate_mapping(bytes, align, used_for, taker)
             }
             answer => answer,

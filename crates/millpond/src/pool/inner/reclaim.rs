@@ -53,18 +53,13 @@ impl Inner {
     }
 
     /// Empties every cache of every thread, and the global cache, into slabs and the back.
-    pub(in crate::pool) fn drain(&self, reserve: Reserve) {
+    pub(in crate::pool) fn drain(&self) {
         let all = self.caches.lock().by_tag.clone();
         // Twice: what was on its way from one cache to another has arrived after the first time.
         for cache in all.iter().chain(&all) {
             self.drain_cache(cache);
         }
-        let mut middle = self.middle.lock();
-        let mut entries = middle.drain_global();
-        if reserve == Reserve::Give {
-            entries.extend(middle.drain_reserve());
-        }
-        drop(middle);
+        let entries = self.middle.lock().drain_global();
         self.give_small(entries, Keep::No);
     }
 }

@@ -1,28 +1,8 @@
 //! The program as people and scripts use it.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn millpond(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .args(arguments)
-        .env_remove("MILLPOND_DEVICE")
-        .output()
-        .unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// What is refused is refused in one line, with exit code 2.
-fn complaint(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(2));
-    assert!(output.stdout.is_empty());
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(text.trim_end().lines().count(), 1, "{text}");
-    text
-}
+use crate::run::{complaint, millpond, stdout};
 
 #[test]
 fn devices_lists_every_profile_and_marks_the_default() {

@@ -1,31 +1,13 @@
 //! `millpond bench` as people and scripts use it. What it measures is not judged here.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
+use crate::run::{complaint, millpond, stdout};
+
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .arg("bench")
-        .args(arguments)
-        .env_remove("MILLPOND_DEVICE")
-        .output()
-        .unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stderr.is_empty(), "no progress where there is no terminal");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// What is refused is refused in one line, with exit code 2.
-fn complaint(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(2));
-    assert!(output.stdout.is_empty());
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(text.trim_end().lines().count(), 1, "{text}");
-    text
+    millpond(&[&["bench"], arguments].concat())
 }
 
 #[test]
