@@ -19,7 +19,7 @@ mod state;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::headers::HeaderId;
-use super::heap::{Heap, Node, NodeId, Use, position};
+use super::heap::{Heap, NodeId, Use};
 use super::pages::{PageNumber, Pages};
 use super::points::{Point, Points, StreamSlot, Streams};
 use crate::driver::{

@@ -7,26 +7,19 @@ mod reclaim;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::attached;
-use super::back::{Back, Placed, Taker};
-use super::bins::STEP_BYTES;
+use super::back::Back;
 use super::config::{PoolConfig, Settings};
-use super::headers::{Header, Kind, Tag, Word};
-use super::heap::{Use, in_steps};
-use super::middle::{Batch, EmptySlab, Middle};
-use super::page_map::{PageMap, STRETCH_BYTES};
+use super::headers::{Header, Word};
+use super::middle::Middle;
+use super::page_map::PageMap;
 use super::points::StreamSlot;
-use super::size_class::{Class, LARGEST_BYTES};
 use super::stats::PoolStats;
-use super::thread_cache::{
-    Counters, Entry, HoldsCaches, LARGEST_CACHED_BYTES, Parcel, RemoteFree, ThreadCache, with_last,
-};
-use crate::driver::{Counted, DevicePtr, Driver, DriverResult, Stream};
-use crate::resource::{AllocError, FreeError, OutOfMemory, Recoverable, Usage};
+use super::thread_cache::{Counters, Entry, HoldsCaches, ThreadCache};
+use crate::driver::{Counted, Driver, DriverResult};
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
 const WORTH_DRAINING_BYTES: u64 = 256 << 10;

@@ -1,6 +1,9 @@
 //! What of the back is under its lock: where ranges are taken, where their memory is to come from, what is given back.
 
-use super::*;
+use super::{Leaving, Placed, Plan, Prefer, Source, State, Taker};
+use crate::driver::{Driver, DriverResult, PhysicalHandle};
+use crate::pool::heap::{Node, NodeId, Use, position};
+use crate::pool::points::Points;
 
 impl State {
     /// A range whose pages all have memory, and that the stream may use or can be made to wait for. Within the

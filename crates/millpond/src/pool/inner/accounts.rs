@@ -1,6 +1,13 @@
 //! What the pool holds and has done.
 
-use super::*;
+use crate::driver::Driver;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Inner;
+use crate::pool::stats::PoolStats;
+use crate::pool::thread_cache::Counters;
+use crate::resource::Usage;
 
 impl Inner {
     pub(super) fn live_bytes(&self) -> i64 {

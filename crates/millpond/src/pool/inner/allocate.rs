@@ -1,6 +1,20 @@
 //! Allocating: the thread's cache, then each tier behind it, and the driver last.
 
-use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::{Inner, Keep, WORTH_DRAINING_BYTES};
+use crate::driver::{DevicePtr, Driver, DriverResult, Stream};
+use crate::pool::attached;
+use crate::pool::back::{Placed, Taker};
+use crate::pool::bins::STEP_BYTES;
+use crate::pool::headers::{Tag, Word};
+use crate::pool::heap::{Use, in_steps};
+use crate::pool::middle::Batch;
+use crate::pool::page_map::STRETCH_BYTES;
+use crate::pool::size_class::{Class, LARGEST_BYTES};
+use crate::pool::thread_cache::{Counters, Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
+use crate::resource::{AllocError, OutOfMemory, Recoverable};
 
 impl Inner {
     #[inline]

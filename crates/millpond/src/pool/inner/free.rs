@@ -1,6 +1,20 @@
 //! Freeing: into the owner's cache if it is this thread's, else on its way home.
 
-use super::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Found, Inner, Keep, MOST_IN_INBOX};
+use crate::driver::{DevicePtr, Stream};
+use crate::pool::attached;
+use crate::pool::headers::{Kind, Tag, Word};
+use crate::pool::middle::EmptySlab;
+use crate::pool::points::StreamSlot;
+use crate::pool::size_class::Class;
+use crate::pool::thread_cache::{
+    Counters, Entry, LARGEST_CACHED_BYTES, Parcel, RemoteFree, ThreadCache, with_last,
+};
+use crate::resource::FreeError;
 
 impl Inner {
     #[inline]

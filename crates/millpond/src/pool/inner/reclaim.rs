@@ -1,6 +1,12 @@
 //! Caches come and go, and what they keep is taken back.
 
-use super::*;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Inner, Keep};
+use crate::pool::headers::{Tag, Word};
+use crate::pool::points::StreamSlot;
+use crate::pool::thread_cache::{Counters, RemoteFree, ThreadCache};
 
 impl Inner {
     pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {
