@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use millpond::driver::{DevicePtr, Driver, DriverResult, Kernel, Stream, StreamFlags, Touch};
-use millpond::pool::{Pool, PoolConfig};
+use millpond::pool::{OpenError, Pool, PoolConfig};
 use millpond::{FreeError, Resource};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 use millpond_tests::conformance;
@@ -17,23 +17,31 @@ const POOL: Promises = Promises {
     oom_complete: true,
 };
 
+/// Without the background, which does what it does when it likes, the same calls give the same answers.
+fn alone() -> PoolConfig {
+    PoolConfig { enable_defrag: false, ..PoolConfig::default() }
+}
+
 fn with_slack(driver: Arc<dyn Driver>, slack: f64) -> DriverResult<Pool> {
-    let pool = Pool::new(driver)?;
-    pool.set_config(PoolConfig { slack, ..PoolConfig::default() }).expect("a right slack");
-    Ok(pool)
+    made(Pool::with_config(driver, PoolConfig { slack, ..alone() }))
+}
+
+fn made(pool: Result<Pool, OpenError>) -> DriverResult<Pool> {
+    pool.map_err(|error| match error {
+        OpenError::Driver(error) => error,
+        error => panic!("right settings: {error}"),
+    })
 }
 
 /// Every tier switched off: all blocks come from slabs and free ranges, under locks.
 fn without_caches(driver: Arc<dyn Driver>) -> DriverResult<Pool> {
-    let pool = Pool::new(driver)?;
     let config = PoolConfig {
         thread_cache_max_blocks: 0,
         global_cache_max_blocks: 0,
         batch_alloc_count: 1,
-        ..PoolConfig::default()
+        ..alone()
     };
-    pool.set_config(config).expect("right settings");
-    Ok(pool)
+    made(Pool::with_config(driver, config))
 }
 
 conformance!(pool_without_caches, without_caches, POOL, 500);
@@ -238,12 +246,12 @@ fn settings_are_read_changed_and_checked_while_the_pool_runs() {
         pool.stats()
     };
     let off = PoolConfig { thread_cache_max_blocks: 0, batch_alloc_count: 1, ..pool.config() };
-    pool.set_config(off).unwrap();
+    pool.set_config(off.clone()).unwrap();
     assert_eq!(pairs(&pool).cache_hits, 0);
     pool.set_config(PoolConfig::default()).unwrap();
     assert!(pairs(&pool).cache_hits >= 99);
     // And a global cache that is off keeps nothing of what threads give up.
-    pool.set_config(PoolConfig { global_cache_max_blocks: 0, ..off }).unwrap();
+    pool.set_config(PoolConfig { global_cache_max_blocks: 0, ..off.clone() }).unwrap();
     pool.trim();
     assert_eq!(pairs(&pool).global_hits, 0);
     pool.set_config(off).unwrap();

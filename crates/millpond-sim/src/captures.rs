@@ -79,6 +79,11 @@ impl Captures {
         !self.by_stream.is_empty() && self.by_stream.contains_key(&stream)
     }
 
+    /// Every stream that is being captured.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = StreamIndex> + '_ {
+        self.by_stream.keys().copied()
+    }
+
     pub(crate) fn begin(
         &mut self,
         stream: StreamIndex,

@@ -44,6 +44,12 @@ impl SimGpu {
         Ok(machine)
     }
 
+    /// What is known of a stream may no longer hold.
+    fn streams_have_changed(&self) {
+        // Relaxed: whoever learns that a stream has changed learns it by other means than this number.
+        self.stream_epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn enter_virtual_memory(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
         if !self.info.virtual_memory {
             return Err(DriverError::new(call, DriverErrorKind::NotSupported));
@@ -513,8 +519,7 @@ impl Driver for SimGpu {
             );
         }
         if machine.schedule.destroy(stream) {
-            // Relaxed: whoever learns that the stream is gone learns it by other means than this number.
-            self.stream_epoch.fetch_add(1, Ordering::Relaxed);
+            self.streams_have_changed();
             return Ok(());
         }
         error(call, DriverErrorKind::InvalidHandle, format!("{:#x} was never created", stream.0))
@@ -567,19 +572,32 @@ impl Driver for SimGpu {
             );
         }
         let index = machine.stream(call, stream)?;
-        machine.captures.begin(index, mode).map_err(|kind| DriverError::new(call, kind))
+        machine.captures.begin(index, mode).map_err(|kind| DriverError::new(call, kind))?;
+        self.streams_have_changed();
+        Ok(())
     }
 
     fn end_capture(&self, stream: Stream) -> DriverResult<Graph> {
         let call = Call::EndCapture;
         let mut machine = self.enter(call)?;
         let index = machine.stream(call, stream)?;
-        machine.captures.end(index).map_err(|kind| DriverError::new(call, kind))
+        let graph = machine.captures.end(index).map_err(|kind| DriverError::new(call, kind));
+        // A capture that was spoiled ends too.
+        self.streams_have_changed();
+        graph
     }
 
     fn capture_state(&self, stream: Stream) -> DriverResult<CaptureState> {
         let mut machine = self.enter(Call::CaptureState)?;
         let index = machine.stream(Call::CaptureState, stream)?;
+        // As in CUDA the question itself harms no capture.
+        if stream == Stream::LEGACY && machine.has_captured_blocking_stream() {
+            return error(
+                Call::CaptureState,
+                DriverErrorKind::CaptureUnsupported,
+                "a stream that orders itself with the legacy stream is being captured",
+            );
+        }
         Ok(machine.captures.state(index))
     }
 
@@ -665,6 +683,7 @@ impl Driver for SimGpu {
         let index = machine.stream(call, stream)?;
         let captured = machine.captures.wait(index, event);
         if captured.map_err(|kind| DriverError::new(call, kind))? {
+            self.streams_have_changed();
             return Ok(());
         }
         machine.check_legacy(call, index)?;

@@ -174,6 +174,11 @@ impl Machine {
         })
     }
 
+    /// Whether a stream is captured that orders itself with the legacy stream.
+    pub(crate) fn has_captured_blocking_stream(&self) -> bool {
+        self.captures.streams().any(|stream| self.schedule.is_blocking(stream))
+    }
+
     // Time.
 
     /// Runs everything that can have begun by now.

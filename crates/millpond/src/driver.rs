@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub use call::Call;
-pub use capture::{CaptureId, CaptureMode, CaptureState, Graph};
+pub use capture::{CaptureId, CaptureMode, CaptureState, Graph, RelaxedCalls};
 pub use counted::Counted;
 pub use device_info::{DeviceInfo, DeviceKind};
 pub use error::{DriverError, DriverErrorKind, DriverResult};
@@ -167,8 +167,9 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn destroy_stream(&self, stream: Stream) -> DriverResult<()>;
     /// The id of the stream behind a handle. [`Stream::PER_THREAD`] has another one in each thread.
     fn stream_id(&self, stream: Stream) -> DriverResult<StreamId>;
-    /// A number that changes whenever a stream handle may have got another meaning. Whoever keeps what a handle
-    /// meant need not ask again while the number stays. `None`: the driver cannot know, ask each time.
+    /// A number that changes whenever a stream handle may have got another meaning, or a stream has begun or ceased to be
+    /// captured. Whoever keeps what is known of a stream need not ask again while the number stays. `None`: the driver
+    /// cannot know, ask each time.
     fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
         None
     }
@@ -188,7 +189,8 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn begin_capture(&self, stream: Stream, mode: CaptureMode) -> DriverResult<()>;
     /// Ends a capture on the stream where it began.
     fn end_capture(&self, stream: Stream) -> DriverResult<Graph>;
-    /// Whether a stream is being captured.
+    /// Whether a stream is being captured. Of the legacy stream this cannot be asked while a stream is captured that orders
+    /// itself with it; the question harms no capture.
     fn capture_state(&self, stream: Stream) -> DriverResult<CaptureState>;
     /// Changes how strictly this thread is forbidden unsafe calls during captures; returns what it was.
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode>;

@@ -17,8 +17,11 @@
 
 mod attached;
 mod back;
+mod background;
 mod bins;
 mod config;
+#[allow(unsafe_code)]
+mod fork;
 mod headers;
 mod heap;
 mod inner;
@@ -28,17 +31,24 @@ mod middle;
 mod page_map;
 mod pages;
 mod points;
+mod region;
+mod scope;
 mod size_class;
 mod stats;
 #[allow(unsafe_code)]
 mod thread_cache;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
+use self::background::Watch;
 pub use self::config::{ConfigError, PoolConfig};
-use self::inner::Inner;
+use self::inner::{BelongsTo, Inner, InnerOptions};
+pub use self::region::{Region, RegionOptions};
+pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
-use crate::driver::{DevicePtr, Driver, DriverError, Stream};
+use crate::driver::{CaptureId, DevicePtr, Driver, DriverError, PhysicalProperties, Stream};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 
 /// A pool of device memory.
@@ -67,6 +77,8 @@ use crate::resource::{AllocError, FreeError, Resource, Usage};
 /// that end go back; the pool may be dropped before or after its threads end.
 #[derive(Clone, Debug)]
 pub struct Pool {
+    /// Dropped first: while the background looks, the pool is there.
+    watch: Option<Arc<Watch>>,
     inner: Arc<Inner>,
 }
 
@@ -74,14 +86,47 @@ impl Pool {
     /// A pool on a device, with the default settings.
     ///
     /// # Errors
-    /// The driver has no addresses left, or no virtual memory management.
+    /// The driver has no addresses left.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Pool, DriverError> {
-        Ok(Pool { inner: Arc::new(Inner::new(driver)?) })
+        Pool::make(driver, PoolConfig::default())
+    }
+
+    /// A pool on a device, with settings of its own.
+    ///
+    /// # Errors
+    /// A setting makes no sense, or the driver has no addresses left.
+    pub fn with_config(driver: Arc<dyn Driver>, config: PoolConfig) -> Result<Pool, OpenError> {
+        config.check()?;
+        Ok(Pool::make(driver, config)?)
+    }
+
+    fn make(driver: Arc<dyn Driver>, config: PoolConfig) -> Result<Pool, DriverError> {
+        let options = InnerOptions {
+            belongs_to: BelongsTo::Pool,
+            parent: Weak::new(),
+            properties: PhysicalProperties::default(),
+            config,
+        };
+        let inner = Arc::new(Inner::new(driver, options)?);
+        Ok(Pool { watch: background::watch(&inner).map(Arc::new), inner })
+    }
+
+    /// The pool of the whole process, made by whoever asks first.
+    ///
+    /// # Errors
+    /// As `make`; whoever asks next tries again.
+    pub fn instance<E>(make: impl FnOnce() -> Result<Pool, E>) -> Result<Pool, E> {
+        static INSTANCE: Mutex<Option<Pool>> = Mutex::new(None);
+        let mut instance = INSTANCE.lock();
+        if let Some(pool) = &*instance {
+            return Ok(pool.clone());
+        }
+        Ok(instance.insert(make()?).clone())
     }
 
     /// How the pool behaves.
     pub fn config(&self) -> PoolConfig {
-        self.inner.settings.get(self.inner.back.slack())
+        self.inner.settings.get()
     }
 
     /// Changes how the pool behaves, from now on. What caches keep beyond new bounds they keep until it is used or trimmed.
@@ -90,8 +135,10 @@ impl Pool {
     /// A setting that makes no sense, named. Nothing has changed then.
     pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
         config.check()?;
-        self.inner.settings.set(&config);
-        self.inner.back.set_slack(config.slack);
+        self.inner.set_config(&config);
+        if self.watch.is_some() && !self.inner.has_forked() {
+            background::reschedule(&self.inner);
+        }
         Ok(())
     }
 
@@ -113,12 +160,72 @@ impl Pool {
         self.inner.deallocate(ptr, None, stream)
     }
 
+    /// A block that can be had at once, or an error: for requests that must wait neither for the driver nor for another stream.
+    ///
+    /// # Errors
+    /// [`AllocError::WouldWait`], besides those of [`Resource::allocate`].
+    pub fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        self.inner.allocate_now(bytes, stream)
+    }
+
+    /// Says that a block is used on another stream, too: when it is freed, its memory waits for what that stream has been
+    /// given by then.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`], of an address where no block begins.
+    pub fn record_stream(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
+        self.inner.record_stream(ptr, stream)
+    }
+
+    /// Sets `count` blocks for requests of `bytes` aside, for any stream: all of them, or none.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn preallocate(&self, bytes: usize, count: usize) -> Result<(), AllocError> {
+        self.inner.preallocate(bytes, count)
+    }
+
+    /// A part of the pool for a purpose of its own.
+    ///
+    /// # Errors
+    /// There is not enough memory for what is to be dedicated, or the driver has no addresses left.
+    pub fn region(&self, options: &RegionOptions) -> Result<Region, AllocError> {
+        Region::new(self, options)
+    }
+
+    /// Captures that have memory of this pool and were not released.
+    pub fn captures(&self) -> Vec<CaptureId> {
+        self.inner.captures()
+    }
+
+    /// Gives up the memory that was allocated while a stream was captured. Until then it serves that capture alone, since
+    /// its graph can be launched again and again. The graph must not be launched any more, and what was launched must be ordered
+    /// before this point of `stream`. Blocks still held stay until they are freed.
+    ///
+    /// # Errors
+    /// The stream is none of this device.
+    pub fn release_capture(&self, capture: CaptureId, stream: Stream) -> Result<(), DriverError> {
+        self.inner.release_capture(capture, stream)
+    }
+
+    /// What is live by the name of the [scope](tag) that allocated it, the largest first.
+    pub fn live_by_tag(&self) -> Vec<TagUsage> {
+        self.inner.live_by_tag()
+    }
+
     /// Empties the caches of all threads and the global cache. Their memory stays with the pool, where it can merge.
     pub fn trim_cache(&self) {
         self.inner.drain();
     }
 
-    /// Gives back everything that nobody holds, and counts anew. A held block is not touched. Returns the bytes given back.
+    /// Merges what caches keep, and gives back what nobody has needed since the background last looked. Waits for nothing.
+    /// Returns the bytes given back.
+    pub fn defragment(&self) -> usize {
+        self.inner.defragment()
+    }
+
+    /// Gives back everything that nobody holds, preallocated blocks too, and counts anew. A held block is not touched. Returns
+    /// the bytes given back.
     pub fn release_all(&self) -> usize {
         let released = self.trim();
         self.reset_stats();
@@ -130,8 +237,20 @@ impl Pool {
     /// # Panics
     /// If something does not hold.
     pub fn assert_valid(&self) {
-        self.inner.back.assert_valid();
+        self.inner.assert_valid();
     }
+}
+
+/// Why a pool could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A setting makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The driver refused.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
 }
 
 impl Resource for Pool {
@@ -150,8 +269,7 @@ impl Resource for Pool {
     }
 
     fn trim(&self) -> usize {
-        self.inner.drain();
-        self.inner.back.trim() as usize
+        self.inner.trim()
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

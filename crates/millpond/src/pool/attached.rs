@@ -26,13 +26,14 @@ thread_local! {
     static ATTACHED: RefCell<Attached> = const { RefCell::new(Attached(Vec::new())) };
 }
 
-/// This thread's cache for a stream of a pool, made if there is none. `None`: the thread is ending, or there are too many
+/// This thread's cache for a stream of a pool, made if there is none, and remembered for the fast path if told while what
+/// holds. `None`: the thread is ending, or there are too many
 /// caches.
 pub(super) fn attach(
     inner: &Arc<Inner>,
     stream: Stream,
     slot: StreamSlot,
-    epoch: u64,
+    remembered_in: Option<u64>,
 ) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
     let find = |attached: &mut Attached| {
         attached.0.retain(|of_pool| of_pool.inner.strong_count() > 0);
@@ -56,7 +57,9 @@ pub(super) fn attach(
     };
     let found = ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?;
     let (cache, counters) = found?;
-    set_last(&**inner, stream, epoch, &cache, &counters);
+    if let Some(epoch) = remembered_in {
+        set_last(&**inner, stream, epoch, &cache, &counters);
+    }
     Some((cache, counters))
 }
 
@@ -65,7 +68,8 @@ impl Drop for Attached {
         forget_last();
         for of_pool in self.0.drain(..) {
             if let Some(inner) = of_pool.inner.upgrade() {
-                inner.detach(of_pool.caches.into_iter().map(|(_, cache)| cache));
+                let caches = of_pool.caches.into_iter().map(|(_, cache)| cache);
+                inner.detach(caches, of_pool.counters);
             }
         }
     }

@@ -11,24 +11,27 @@
 //! its handle is mapped at the new address too, and the old mapping goes once the work that used it is done. Until
 //! then the old addresses are not handed out ("leaving").
 //!
+//! Where the driver has no virtual memory management, addresses are the driver's own, and nothing moves (`chunks`).
+//!
 //! Two locks. `state` is held briefly and never while the driver maps or unmaps; `mapping` is held by whoever
 //! does, so that there is one at a time. Lock order: `mapping`, then `state`.
 
+mod chunks;
+mod mapping;
 mod state;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use self::chunks::Chunks;
+use super::fork::Process;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
-use super::pages::{PageNumber, Pages};
-use super::points::{Point, Points, StreamSlot, Streams};
+use super::pages::Pages;
+use super::points::{Order, Points, StreamSlot, Streams};
 use crate::driver::{
-    Access, Counted, DevicePtr, Driver, DriverError, DriverResult, PhysicalHandle,
-    PhysicalProperties, Stream,
+    Counted, DevicePtr, Driver, DriverErrorKind, DriverResult, PhysicalHandle, PhysicalProperties,
+    RelaxedCalls, Stream,
 };
-
-/// The pool's addresses are this many times the device's memory: room for best fit not to run out of.
-const SPAN_PER_CAPACITY: u64 = 8;
 
 /// A stream, as a request names it and as the pool numbers it.
 #[derive(Clone, Copy, Debug)]
@@ -37,32 +40,85 @@ pub(super) struct Taker {
     pub(super) handle: Stream,
 }
 
+impl Taker {
+    /// Takes memory for no stream in particular.
+    pub(super) const NOBODY: Taker = Taker { slot: StreamSlot::NOBODY, handle: Stream::LEGACY };
+}
+
+/// A range that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) bytes: u64,
+    pub(super) align: u64,
+    pub(super) used_for: Use,
+    pub(super) taker: Taker,
+}
+
+/// Which free ranges may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Those that the stream comes after anyway.
+    Ordered,
+    /// Also those that it must be made to wait for, if new memory would exceed the slack.
+    WithinSlack,
+    /// Also those that it must be made to wait for.
+    Any,
+}
+
+/// What kind of memory a back holds, and how much more than is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BackOptions {
+    pub(super) slack: f64,
+    pub(super) order: Order,
+    pub(super) properties: PhysicalProperties,
+    /// Addresses, as a multiple of the device's memory: room for best fit not to run out of.
+    pub(super) span_per_capacity: u64,
+}
+
 /// What the back has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BackCounts {
     pub(super) page_moves: u64,
     pub(super) pages_created: u64,
+    pub(super) pages_released: u64,
     pub(super) cross_stream_waits: u64,
 }
 
-/// `used_bytes = Σ blocks and slabs ≤ reserved_bytes = (mapped pages + loose) × page`, but while a mapping is under way; and
-/// every page that a block or slab touches is mapped.
+/// `used_bytes = Σ blocks and slabs ≤ reserved_bytes = (mapped pages + loose) × page + Σ chunks`, but while a mapping is under
+/// way; and every page that a block or slab touches is mapped.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) heap: Heap,
     pub(super) pages: Pages,
     pub(super) streams: Streams,
+    /// Memory of a driver without pages.
+    chunks: Chunks,
     /// Physical pages that are mapped nowhere.
     loose: Vec<PhysicalHandle>,
     leaving: Vec<Leaving>,
+    /// Ranges of a capture that another stream has freed: they wait for the capture's end.
+    withheld: Vec<NodeId>,
     used_bytes: u64,
     peak_used_bytes: u64,
     reserved_bytes: u64,
     peak_reserved_bytes: u64,
+    /// What trimming leaves.
+    keep_bytes: u64,
     slack: f64,
     pub(super) counts: BackCounts,
     /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
     unused_headers: Vec<HeaderId>,
+}
+
+/// Memory that is neither used nor given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pending {
+    /// Old mappings whose work is not known to be done.
+    pub(super) waiting_bytes: u64,
+    /// Pages that nothing in use touches.
+    pub(super) spare_bytes: u64,
+    /// Pages that are mapped nowhere.
+    pub(super) loose_bytes: u64,
 }
 
 /// A range that was taken: its node, where it begins, and a header for it if one was at hand.
@@ -85,52 +141,59 @@ struct Leaving {
     points: Points,
 }
 
-/// Where the memory of a page comes from.
-enum Source {
-    New,
-    Loose(PhysicalHandle),
-    Moved(PhysicalHandle),
-}
-
 /// Addresses, and the memory under them.
 #[derive(Debug)]
 pub(super) struct Back {
     driver: Counted,
     base: DevicePtr,
     span_bytes: u64,
+    /// 0 where the driver has no pages to map.
     page_bytes: u64,
     properties: PhysicalProperties,
     state: Mutex<State>,
     mapping: Mutex<()>,
+    process: Process,
 }
 
 impl Back {
-    pub(super) fn new(driver: Counted, slack: f64) -> DriverResult<Back> {
+    pub(super) fn new(driver: Counted, options: BackOptions) -> DriverResult<Back> {
         let device = driver.device();
-        let page_bytes = device.granularity_bytes as u64;
-        let span_bytes =
-            (device.capacity_bytes as u64 * SPAN_PER_CAPACITY).next_multiple_of(page_bytes);
-        let base = driver.reserve(span_bytes as usize, 0)?;
+        let pages = device.virtual_memory;
+        let page_bytes = if pages { device.granularity_bytes as u64 } else { 0 };
+        let (base, span_bytes, heap, chunks) = if pages {
+            let wanted = device.capacity_bytes as u64 * options.span_per_capacity;
+            let span_bytes = wanted.next_multiple_of(page_bytes);
+            let base = driver.reserve(span_bytes as usize, 0)?;
+            (base, span_bytes, Heap::new(span_bytes), Chunks::default())
+        } else {
+            let (heap, chunks) = Chunks::over_all_addresses();
+            (DevicePtr::NULL, chunks::SPAN_BYTES, heap, chunks)
+        };
+        let streams = Streams::new(driver.stream_epoch(), options.order);
         Ok(Back {
             base,
             span_bytes,
             page_bytes,
-            properties: PhysicalProperties::default(),
+            properties: options.properties,
             state: Mutex::new(State {
-                heap: Heap::new(span_bytes),
-                pages: Pages::new(page_bytes),
-                streams: Streams::default(),
+                heap,
+                pages: if pages { Pages::new(page_bytes) } else { Pages::none() },
+                streams,
+                chunks,
                 loose: Vec::new(),
                 leaving: Vec::new(),
+                withheld: Vec::new(),
                 used_bytes: 0,
                 peak_used_bytes: 0,
                 reserved_bytes: 0,
                 peak_reserved_bytes: 0,
-                slack,
+                keep_bytes: 0,
+                slack: options.slack,
                 counts: BackCounts::default(),
                 unused_headers: Vec::new(),
             }),
             mapping: Mutex::new(()),
+            process: Process::this(),
             driver,
         })
     }
@@ -141,6 +204,14 @@ impl Back {
 
     pub(super) fn span_bytes(&self) -> u64 {
         self.span_bytes
+    }
+
+    pub(super) fn has_pages(&self) -> bool {
+        self.page_bytes > 0
+    }
+
+    pub(super) fn properties(&self) -> PhysicalProperties {
+        self.properties
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -163,184 +234,21 @@ impl Back {
     /// A range for a stream, among what has memory already. Whoever takes it may use it at once.
     pub(super) fn allocate_in_place(
         &self,
-        bytes: u64,
-        align: u64,
-        used_for: Use,
-        taker: Taker,
+        wanted: Wanted,
+        reach: Reach,
     ) -> DriverResult<Option<Placed>> {
         let mut state = self.state.lock();
-        let node = state.take_in_place(bytes, align, used_for, taker, &self.driver)?;
+        let node = avoiding_captures(|| state.take_in_place(wanted, reach, &self.driver))?;
         Ok(node.map(|node| state.placed(node)))
     }
 
     /// A range for a stream, for which pages are moved or taken from the driver.
     #[cold]
-    pub(super) fn allocate_mapping(
-        &self,
-        bytes: u64,
-        align: u64,
-        used_for: Use,
-        taker: Taker,
-    ) -> DriverResult<Placed> {
+    pub(super) fn allocate_mapping(&self, wanted: Wanted) -> DriverResult<Placed> {
+        let _relaxed = RelaxedCalls::enter(&self.driver);
         let _mapping = self.mapping.lock();
-        self.unmap_left(Wait::No)?;
-        let node = match self.try_mapping(bytes, align, used_for, taker, Prefer::New) {
-            // The driver has no more, although the slack would allow it: use what is spare.
-            Err(error) if error.is_out_of_memory() => {
-                self.try_mapping(bytes, align, used_for, taker, Prefer::Spare)?
-            }
-            answer => answer?,
-        };
+        let node = if self.has_pages() { self.map(wanted)? } else { self.add_chunk(wanted)? };
         Ok(self.state.lock().placed(node))
-    }
-
-    fn try_mapping(
-        &self,
-        bytes: u64,
-        align: u64,
-        used_for: Use,
-        taker: Taker,
-        prefer: Prefer,
-    ) -> DriverResult<NodeId> {
-        let mut state = self.state.lock();
-        // Another thread may have mapped what serves this request meanwhile.
-        if let Some(node) = state.take_in_place(bytes, align, used_for, taker, &self.driver)? {
-            return Ok(node);
-        }
-        let Some(found) = state.find_anywhere(bytes, align, taker) else {
-            return Err(self.out_of_addresses(bytes));
-        };
-        let node = state.heap.take(found, bytes, align, used_for);
-        let start = state.heap.node(node).start;
-        state.pages.add_user(start, bytes);
-        let missing = state.pages.missing(start, bytes);
-        let mut plan = state.plan(missing.len(), self.page_bytes, prefer);
-        drop(state);
-        match self.carry_out(&missing, &mut plan) {
-            Ok(handles) => self.commit(node, missing, handles, plan, taker),
-            Err(error) => {
-                let mut state = self.state.lock();
-                state.undo(plan, self.page_bytes);
-                state.pages.remove_user(start, bytes);
-                state.heap.free(node);
-                Err(error)
-            }
-        }
-    }
-
-    fn out_of_addresses(&self, bytes: u64) -> DriverError {
-        DriverError::with_detail(
-            crate::driver::Call::Reserve,
-            crate::driver::DriverErrorKind::OutOfMemory,
-            format!(
-                "no {bytes} bytes of the pool's {} addresses are free in one piece",
-                self.span_bytes
-            ),
-        )
-    }
-
-    /// Gets the memory of a plan and maps it: all of it, or none.
-    fn carry_out(
-        &self,
-        missing: &[PageNumber],
-        plan: &mut Plan,
-    ) -> DriverResult<Vec<PhysicalHandle>> {
-        for source in &mut plan.sources {
-            if let Source::New = source {
-                let handle = self.driver.create(self.page_bytes as usize, self.properties)?;
-                plan.created += 1;
-                *source = Source::Loose(handle);
-            }
-        }
-        let handles: Vec<PhysicalHandle> = plan
-            .sources
-            .iter()
-            .map(|source| match source {
-                Source::Loose(handle) | Source::Moved(handle) => *handle,
-                Source::New => unreachable!("all were created"),
-            })
-            .collect();
-        for (done, (page, handle)) in missing.iter().zip(&handles).enumerate() {
-            if let Err(error) =
-                self.driver.map(self.address_of_page(*page), self.page_bytes as usize, *handle)
-            {
-                self.unmap_pages(&missing[..done]);
-                return Err(error);
-            }
-        }
-        for (first, count) in runs(missing) {
-            let bytes = count * self.page_bytes as usize;
-            if let Err(error) =
-                self.driver.set_access(self.address_of_page(first), bytes, Access::ReadWrite)
-            {
-                self.unmap_pages(missing);
-                return Err(error);
-            }
-        }
-        Ok(handles)
-    }
-
-    fn address_of_page(&self, page: PageNumber) -> DevicePtr {
-        self.address_of(u64::from(page.0) * self.page_bytes)
-    }
-
-    /// Undoes mappings that nobody has used yet.
-    fn unmap_pages(&self, pages: &[PageNumber]) {
-        for page in pages {
-            // One that fails leaves addresses mapped that the pool believes free; mapping them again
-            // will fail too, and say so.
-            let _ = self.driver.unmap(self.address_of_page(*page), self.page_bytes as usize);
-        }
-    }
-
-    fn commit(
-        &self,
-        node: NodeId,
-        missing: Vec<PageNumber>,
-        handles: Vec<PhysicalHandle>,
-        plan: Plan,
-        taker: Taker,
-    ) -> DriverResult<NodeId> {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        state.reserve(plan.created as u64 * self.page_bytes);
-        state.counts.pages_created += plan.created as u64;
-        let mut moved_points = Points::default();
-        for run in plan.leaving {
-            for page in state.pages.of(run.start, run.bytes) {
-                state.pages.set_handle(page, None);
-                state.counts.page_moves += 1;
-            }
-            moved_points.merge(run.points.clone());
-            state.leaving.push(run);
-            // So that it can be seen when the old mapping's work is done. If not now, then later.
-            let _ = state.streams.record_all(&self.driver);
-        }
-        // The ends of the pages that have moved here belong to the free neighbours: whoever takes those uses
-        // the same old memory.
-        for neighbour in state.heap.free_neighbours(node) {
-            state.heap.node_mut(neighbour).points.merge(moved_points.clone());
-        }
-        let mut points = std::mem::take(&mut state.heap.node_mut(node).points);
-        points.merge(moved_points);
-        for (page, handle) in missing.into_iter().zip(handles) {
-            state.pages.set_handle(page, Some(handle));
-        }
-        state.count_used(state.heap.node(node).bytes);
-        match state.streams.order(&points, taker.slot, taker.handle, &self.driver) {
-            Ok(waits) => {
-                state.counts.cross_stream_waits += waits as u64;
-                if state.heap.node(node).used_for == Use::Slab {
-                    state.heap.node_mut(node).points = points;
-                }
-                Ok(node)
-            }
-            Err(error) => {
-                state.heap.node_mut(node).points = points;
-                state.give_back(node);
-                Err(error)
-            }
-        }
     }
 
     // Giving back.
@@ -371,14 +279,47 @@ impl Back {
         state.give_back(node);
     }
 
-    /// The point of what is freed on a stream now.
-    pub(super) fn point(&self, stream: StreamSlot) -> Point {
+    /// Keeps the header of a block that is gone for others.
+    pub(super) fn header_is_unused(&self, header: HeaderId) {
+        self.state.lock().unused_headers.push(header);
+    }
+
+    /// The points of what is freed on some streams now.
+    pub(super) fn points(&self, streams: impl IntoIterator<Item = StreamSlot>) -> Points {
         let mut state = self.state.lock();
-        let point = state.streams.point(stream);
-        if state.streams.are_several() {
-            let _ = state.streams.record(stream, &self.driver);
+        let mut points = Points::default();
+        for stream in streams {
+            points.add(state.streams.point(stream));
+            if state.streams.are_several() {
+                let _ = state.streams.record(stream, &self.driver);
+            }
         }
-        point
+        points
+    }
+
+    /// Whether work of a stream comes after points by itself, as far as is known.
+    pub(super) fn is_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
+        self.state.lock().streams.are_ordered(points, taker)
+    }
+
+    /// Whether a stream can be made to wait for points, as far as is known.
+    pub(super) fn can_wait_for(&self, points: &Points) -> bool {
+        self.state.lock().streams.can_wait_for(points)
+    }
+
+    /// Records an event for what was freed on a stream so far, if that can be done now.
+    pub(super) fn record(&self, stream: StreamSlot) {
+        let _ = self.state.lock().streams.record(stream, &self.driver);
+    }
+
+    /// Whether points have passed, after waiting for them if told to.
+    pub(super) fn has_passed(&self, points: &Points, wait: bool) -> bool {
+        let mut state = self.state.lock();
+        let asked = match wait {
+            true => state.streams.wait(points, &self.driver),
+            false => state.streams.poll(&self.driver),
+        };
+        asked.is_ok() && state.streams.have_passed(points)
     }
 
     /// Makes a stream wait for points, where it does not come after them anyway.
@@ -397,6 +338,11 @@ impl Back {
         self.state.lock().slack = slack;
     }
 
+    /// Trimming leaves this much.
+    pub(super) fn set_keep_bytes(&self, bytes: u64) {
+        self.state.lock().keep_bytes = bytes;
+    }
+
     /// Whether new memory for `bytes` would keep the pool within its slack.
     pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
         self.state.lock().may_grow_by(bytes)
@@ -413,136 +359,81 @@ impl Back {
         self.state.lock().used_bytes
     }
 
-    /// Gives memory that nothing live touches back to the driver; returns how many bytes.
-    pub(super) fn trim(&self) -> u64 {
-        let _mapping = self.mapping.lock();
-        let mut state = self.state.lock();
-        // What cannot be waited for cannot be given back; what is left simply stays.
-        let _ = state.streams.record_all(&self.driver);
-        let spare = state.take_spare(usize::MAX, self.page_bytes);
-        state.leaving.extend(spare.into_iter().map(|(run, _)| run));
-        drop(state);
-        let _ = self.unmap_left(Wait::Yes);
-        let mut state = self.state.lock();
-        let loose = std::mem::take(&mut state.loose);
-        drop(state);
-        let mut released = 0;
-        let mut kept = Vec::new();
-        for handle in loose {
-            match self.driver.release(handle) {
-                Ok(()) => released += self.page_bytes,
-                Err(_) => kept.push(handle),
-            }
+    /// What is neither used nor given back.
+    pub(super) fn pending(&self) -> Pending {
+        let state = self.state.lock();
+        Pending {
+            waiting_bytes: state.leaving.iter().map(|left| left.bytes).sum(),
+            spare_bytes: state.pages.spare() as u64 * self.page_bytes,
+            loose_bytes: state.loose.len() as u64 * self.page_bytes,
         }
-        let mut state = self.state.lock();
-        state.loose.append(&mut kept);
-        state.reserved_bytes -= released;
-        // Only to be rid of events; what cannot be asked now is asked later.
-        let _ = state.streams.poll(&self.driver);
-        released
     }
 
-    /// Takes away old mappings whose work is done, or, if told to, waits for it. The caller holds `mapping`.
-    fn unmap_left(&self, wait: Wait) -> DriverResult<()> {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        if state.leaving.is_empty() {
-            return Ok(());
-        }
-        state.streams.poll(&self.driver)?;
-        let leaving = std::mem::take(&mut state.leaving);
-        let (done, mut staying): (Vec<_>, Vec<_>) = leaving
-            .into_iter()
-            .partition(|left| wait == Wait::Yes || state.streams.have_passed(&left.points));
-        if wait == Wait::Yes {
-            for left in &done {
-                if let Err(error) = state.streams.wait(&left.points, &self.driver) {
-                    staying.extend(done);
-                    state.leaving = staying;
-                    return Err(error);
-                }
-            }
-        }
-        drop(guard);
-        let mut unmapped = Vec::new();
-        for left in done {
-            match self.driver.unmap(self.address_of(left.start), left.bytes as usize) {
-                Ok(()) => unmapped.push(left),
-                Err(_) => staying.push(left),
-            }
-        }
+    /// Whether the memory belongs to a capture, which keeps it.
+    pub(super) fn is_captures(&self) -> bool {
+        self.state.lock().streams.order_by() == Order::SameStream
+    }
+
+    /// The capture whose memory this is has been given up, and its work is done.
+    pub(super) fn end_capture(&self) {
         let mut state = self.state.lock();
-        state.leaving.append(&mut staying);
-        for left in unmapped {
-            // A page that moved has lost its handle already; one that is trimmed gives it up now.
-            for page in state.pages.of(left.start, left.bytes) {
-                if let Some(handle) = state.pages.handle(page) {
-                    state.pages.set_handle(page, None);
-                    state.loose.push(handle);
-                }
-            }
-            state.pages.remove_user(left.start, left.bytes);
-            state.heap.free(left.node);
+        state.streams.end_capture();
+        for node in std::mem::take(&mut state.withheld) {
+            state.give_back(node);
         }
-        Ok(())
     }
 }
 
-/// Whether new memory, within the slack, comes before spare memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Prefer {
-    New,
-    Spare,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    No,
-    Yes,
-}
-
-/// Where the memory for some pages is to come from.
-struct Plan {
-    sources: Vec<Source>,
-    leaving: Vec<Leaving>,
-    created: usize,
-}
-
-/// Pages that follow each other, as (first, count).
-fn runs(pages: &[PageNumber]) -> Vec<(PageNumber, usize)> {
-    let mut runs: Vec<(PageNumber, usize)> = Vec::new();
-    for &page in pages {
-        match runs.last_mut() {
-            Some((first, count)) if first.0 as usize + *count == page.0 as usize => *count += 1,
-            _ => runs.push((page, 1)),
+/// Tries again when a stream turns out to be captured: it is known now, and memory that would have to wait for it is
+/// left alone.
+pub(super) fn avoiding_captures<T>(
+    mut attempt: impl FnMut() -> DriverResult<T>,
+) -> DriverResult<T> {
+    const MOST_ATTEMPTS: usize = 16;
+    for _ in 1..MOST_ATTEMPTS {
+        match attempt() {
+            Err(error) if error.kind == DriverErrorKind::CaptureUnsupported => {}
+            answer => return answer,
         }
     }
-    runs
+    attempt()
 }
 
 impl Drop for Back {
     fn drop(&mut self) {
-        // Work may still use the memory; a driver that is gone has no work either.
-        let _ = self.driver.synchronize_device();
-        let base = self.base;
+        if self.process.has_forked() {
+            // The memory is the parent's.
+            return;
+        }
+        let _relaxed = RelaxedCalls::enter(&self.driver);
         let state = self.state.get_mut();
+        if state.reserved_bytes > 0 || !state.leaving.is_empty() {
+            // Work may still use the memory; a driver that is gone has no work either.
+            let _ = self.driver.synchronize_device();
+        }
         state.streams.all_passed();
-        for left in std::mem::take(&mut state.leaving) {
-            let moved =
-                state.pages.handle(PageNumber((left.start / self.page_bytes) as u32)).is_none();
-            if moved {
-                let _ = self.driver.unmap(DevicePtr(base.0 + left.start), left.bytes as usize);
+        for chunk in state.chunks.addresses() {
+            let _ = self.driver.free(chunk);
+        }
+        if self.page_bytes > 0 {
+            let base = self.base;
+            for left in std::mem::take(&mut state.leaving) {
+                let first = state.pages.of(left.start, left.bytes).next();
+                let moved = first.is_none_or(|page| state.pages.handle(page).is_none());
+                if moved {
+                    let _ = self.driver.unmap(DevicePtr(base.0 + left.start), left.bytes as usize);
+                }
             }
-        }
-        for (page, handle) in state.pages.all_mapped() {
-            let address = DevicePtr(base.0 + u64::from(page.0) * self.page_bytes);
-            let _ = self.driver.unmap(address, self.page_bytes as usize);
-            let _ = self.driver.release(handle);
-        }
-        for handle in state.loose.drain(..) {
-            let _ = self.driver.release(handle);
+            for (page, handle) in state.pages.all_mapped() {
+                let address = DevicePtr(base.0 + state.pages.start_of(page));
+                let _ = self.driver.unmap(address, self.page_bytes as usize);
+                let _ = self.driver.release(handle);
+            }
+            for handle in state.loose.drain(..) {
+                let _ = self.driver.release(handle);
+            }
+            let _ = self.driver.unreserve(self.base, self.span_bytes as usize);
         }
         state.streams.close(&self.driver);
-        let _ = self.driver.unreserve(self.base, self.span_bytes as usize);
     }
 }

@@ -1,12 +1,33 @@
 //! How a pool behaves, read and changed while it runs.
 
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::RwLock;
+
 use super::thread_cache::Bounds;
+use crate::nearest::nearest;
+use crate::resource::ALIGNMENT;
 
 /// How a pool behaves. Every field can be changed while the pool runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// ```
+/// use millpond::pool::PoolConfig;
+///
+/// let config: PoolConfig = "slack:0.05,thread_cache_max_blocks:128".parse()?;
+/// assert_eq!(config, PoolConfig { slack: 0.05, thread_cache_max_blocks: 128, ..PoolConfig::default() });
+/// assert_eq!(
+///     "slak:0.05".parse::<PoolConfig>().unwrap_err().to_string(),
+///     "slak = 0.05: no such setting, did you mean slack?"
+/// );
+/// # Ok::<(), millpond::pool::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolConfig {
+    /// Every block's address is a multiple of this: a power of two, 256 at least.
+    pub alignment: usize,
     /// Blocks of one size that a thread keeps for one stream. 0 switches thread caches off.
     pub thread_cache_max_blocks: usize,
     /// Bytes that a thread keeps for one stream.
@@ -17,31 +38,62 @@ pub struct PoolConfig {
     pub batch_alloc_count: usize,
     /// How much more than the peak of what was in use may be reserved before pages are moved instead: 0.1 is ten percent.
     pub slack: f64,
+    /// Blocks larger than this are the driver's own allocations, as if there were no pool. `None`: all blocks are the pool's.
+    pub direct_above_bytes: Option<usize>,
+    /// The share of what is reserved and not live above which the background empties caches to merge what they hold.
+    pub defrag_threshold: f64,
+    /// How often the background looks, in milliseconds. What nobody has needed from one look to the next goes back.
+    pub defrag_interval_ms: u64,
+    /// Whether the pool counts what it does.
+    pub enable_stats: bool,
+    /// Whether the background looks at all.
+    pub enable_defrag: bool,
+    /// Where to write a snapshot of the pool's memory when it runs out, in PyTorch's format.
+    pub oom_snapshot: Option<PathBuf>,
 }
 
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         PoolConfig {
+            alignment: ALIGNMENT,
             thread_cache_max_blocks: 64,
             thread_cache_max_bytes: 32 << 20,
             global_cache_max_blocks: 1024,
             batch_alloc_count: 16,
             slack: 0.1,
+            direct_above_bytes: None,
+            defrag_threshold: 0.3,
+            defrag_interval_ms: 5000,
+            enable_stats: true,
+            enable_defrag: true,
+            oom_snapshot: None,
         }
     }
 }
 
 /// A setting that makes no sense. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} = {value}: {remedy}")]
 pub struct ConfigError {
     /// Which setting.
-    pub field: &'static str,
+    pub field: String,
     /// What it was to be.
     pub value: String,
     /// What it may be.
-    pub remedy: &'static str,
+    pub remedy: String,
 }
+
+impl ConfigError {
+    fn new(field: &str, value: &dyn Display, remedy: impl Into<String>) -> ConfigError {
+        ConfigError { field: field.into(), value: value.to_string(), remedy: remedy.into() }
+    }
+}
+
+/// The largest alignment: a page of the devices there are.
+const MOST_ALIGNMENT: usize = 2 << 20;
+const MOST_BLOCKS: usize = 1 << 20;
+/// A day.
+const LONGEST_INTERVAL_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl PoolConfig {
     /// Refuses settings that make no sense, alone or together.
@@ -49,50 +101,142 @@ impl PoolConfig {
     /// # Errors
     /// The first setting that is wrong, and what it may be.
     pub fn check(&self) -> Result<(), ConfigError> {
-        const MOST_BLOCKS: usize = 1 << 20;
-        let wrong = |field, value: &dyn std::fmt::Display, remedy| {
-            Err(ConfigError { field, value: value.to_string(), remedy })
+        let right = |ok: bool, field: &str, value: &dyn Display, remedy: &str| {
+            if ok { Ok(()) } else { Err(ConfigError::new(field, value, remedy)) }
         };
-        if self.thread_cache_max_blocks > MOST_BLOCKS {
-            let remedy = "must be 0 to 1048576";
-            return wrong("thread_cache_max_blocks", &self.thread_cache_max_blocks, remedy);
+        let aligned = self.alignment.is_power_of_two()
+            && (ALIGNMENT..=MOST_ALIGNMENT).contains(&self.alignment);
+        right(aligned, "alignment", &self.alignment, "must be a power of two from 256 to 2097152")?;
+        let blocks = "must be 0 to 1048576";
+        let (thread, global) = (self.thread_cache_max_blocks, self.global_cache_max_blocks);
+        right(thread <= MOST_BLOCKS, "thread_cache_max_blocks", &thread, blocks)?;
+        right(global <= MOST_BLOCKS, "global_cache_max_blocks", &global, blocks)?;
+        let batch = self.batch_alloc_count;
+        let some = (1..=MOST_BLOCKS).contains(&batch);
+        right(some, "batch_alloc_count", &batch, "must be 1 to 1048576")?;
+        right(
+            thread == 0 || batch <= thread,
+            "batch_alloc_count",
+            &batch,
+            "must not exceed thread_cache_max_blocks, into which a batch goes",
+        )?;
+        right(
+            (0.0..=100.0).contains(&self.slack),
+            "slack",
+            &self.slack,
+            "must be a fraction from 0 to 100, such as 0.1",
+        )?;
+        right(
+            (0.0..=1.0).contains(&self.defrag_threshold),
+            "defrag_threshold",
+            &self.defrag_threshold,
+            "must be a fraction from 0 to 1, such as 0.3",
+        )?;
+        right(
+            (1..=LONGEST_INTERVAL_MS).contains(&self.defrag_interval_ms),
+            "defrag_interval_ms",
+            &self.defrag_interval_ms,
+            "must be 1 to 86400000",
+        )
+    }
+
+    /// Changes one setting, given as text.
+    fn set(&mut self, field: &str, value: &str) -> Result<(), ConfigError> {
+        fn read<T: FromStr>(field: &str, value: &str, what: &str) -> Result<T, ConfigError> {
+            value.parse().map_err(|_| ConfigError::new(field, &value, format!("must be {what}")))
         }
-        if self.global_cache_max_blocks > MOST_BLOCKS {
-            let remedy = "must be 0 to 1048576";
-            return wrong("global_cache_max_blocks", &self.global_cache_max_blocks, remedy);
-        }
-        if self.batch_alloc_count == 0 || self.batch_alloc_count > MOST_BLOCKS {
-            return wrong("batch_alloc_count", &self.batch_alloc_count, "must be 1 to 1048576");
-        }
-        let cached = self.thread_cache_max_blocks > 0;
-        if cached && self.batch_alloc_count > self.thread_cache_max_blocks {
-            let remedy = "must not exceed thread_cache_max_blocks, into which a batch goes";
-            return wrong("batch_alloc_count", &self.batch_alloc_count, remedy);
-        }
-        if !(0.0..=100.0).contains(&self.slack) {
-            return wrong("slack", &self.slack, "must be a fraction from 0 to 100, such as 0.1");
+        let count = |value| read(field, value, "a whole number");
+        let fraction = |value| read(field, value, "a fraction such as 0.1");
+        let switch = |value| read(field, value, "true or false");
+        match field {
+            "alignment" => self.alignment = count(value)?,
+            "thread_cache_max_blocks" => self.thread_cache_max_blocks = count(value)?,
+            "thread_cache_max_bytes" => self.thread_cache_max_bytes = count(value)?,
+            "global_cache_max_blocks" => self.global_cache_max_blocks = count(value)?,
+            "batch_alloc_count" => self.batch_alloc_count = count(value)?,
+            "slack" => self.slack = fraction(value)?,
+            "direct_above_bytes" => {
+                self.direct_above_bytes = if value == "none" { None } else { Some(count(value)?) };
+            }
+            "defrag_threshold" => self.defrag_threshold = fraction(value)?,
+            "defrag_interval_ms" => {
+                self.defrag_interval_ms = read(field, value, "a whole number")?;
+            }
+            "enable_stats" => self.enable_stats = switch(value)?,
+            "enable_defrag" => self.enable_defrag = switch(value)?,
+            "oom_snapshot" => {
+                self.oom_snapshot = if value == "none" { None } else { Some(value.into()) };
+            }
+            _ => {
+                let remedy = match nearest(field, FIELDS.iter().copied()) {
+                    Some(near) => format!("no such setting, did you mean {near}?"),
+                    None => format!("no such setting, there are {}", FIELDS.join(", ")),
+                };
+                return Err(ConfigError::new(field, &value, remedy));
+            }
         }
         Ok(())
     }
 }
 
-/// The settings that hot paths read. The slack is with what it limits, in the back.
+/// The names of all settings.
+const FIELDS: [&str; 12] = [
+    "alignment",
+    "thread_cache_max_blocks",
+    "thread_cache_max_bytes",
+    "global_cache_max_blocks",
+    "batch_alloc_count",
+    "slack",
+    "direct_above_bytes",
+    "defrag_threshold",
+    "defrag_interval_ms",
+    "enable_stats",
+    "enable_defrag",
+    "oom_snapshot",
+];
+
+/// `key:value,key:value`, as in `MILLPOND_CONF`. What is not named has its default.
+impl FromStr for PoolConfig {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<PoolConfig, ConfigError> {
+        let mut config = PoolConfig::default();
+        for setting in text.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+            let (field, value) = setting
+                .split_once(':')
+                .ok_or_else(|| ConfigError::new(setting, &"", "must be written key:value"))?;
+            config.set(field.trim(), value.trim())?;
+        }
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// The settings as the pool uses them: those that hot paths read are apart.
 #[derive(Debug)]
 pub(super) struct Settings {
     thread_blocks: AtomicUsize,
     thread_bytes: AtomicU64,
     global_blocks: AtomicUsize,
     batch: AtomicUsize,
+    alignment: AtomicUsize,
+    direct_above: AtomicUsize,
+    all: RwLock<PoolConfig>,
 }
 
 impl Settings {
     pub(super) fn new(config: &PoolConfig) -> Settings {
-        Settings {
-            thread_blocks: AtomicUsize::new(config.thread_cache_max_blocks),
-            thread_bytes: AtomicU64::new(config.thread_cache_max_bytes as u64),
-            global_blocks: AtomicUsize::new(config.global_cache_max_blocks),
-            batch: AtomicUsize::new(config.batch_alloc_count),
-        }
+        let settings = Settings {
+            thread_blocks: AtomicUsize::default(),
+            thread_bytes: AtomicU64::default(),
+            global_blocks: AtomicUsize::default(),
+            batch: AtomicUsize::default(),
+            alignment: AtomicUsize::default(),
+            direct_above: AtomicUsize::default(),
+            all: RwLock::default(),
+        };
+        settings.set(config);
+        settings
     }
 
     // Relaxed: a bound that is seen a little later bounds a little later.
@@ -102,17 +246,14 @@ impl Settings {
         self.thread_bytes.store(config.thread_cache_max_bytes as u64, Ordering::Relaxed);
         self.global_blocks.store(config.global_cache_max_blocks, Ordering::Relaxed);
         self.batch.store(config.batch_alloc_count, Ordering::Relaxed);
+        self.alignment.store(config.alignment, Ordering::Relaxed);
+        let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
+        self.direct_above.store(direct_above, Ordering::Relaxed);
+        self.all.write().clone_from(config);
     }
 
-    pub(super) fn get(&self, slack: f64) -> PoolConfig {
-        let Bounds { blocks, bytes } = self.bounds();
-        PoolConfig {
-            thread_cache_max_blocks: blocks,
-            thread_cache_max_bytes: bytes as usize,
-            global_cache_max_blocks: self.global_blocks(),
-            batch_alloc_count: self.batch(),
-            slack,
-        }
+    pub(super) fn get(&self) -> PoolConfig {
+        self.all.read().clone()
     }
 
     /// What one thread may keep for one stream.
@@ -130,5 +271,66 @@ impl Settings {
 
     pub(super) fn batch(&self) -> usize {
         self.batch.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn alignment(&self) -> usize {
+        self.alignment.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn direct_above(&self) -> usize {
+        self.direct_above.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_can_be_given_as_text() {
+        let values =
+            ["512", "8", "4096", "9", "4", "0.5", "1000", "0.9", "77", "false", "false", "/x/y"];
+        let settings: Vec<_> =
+            FIELDS.iter().zip(values).map(|(field, value)| format!("{field}:{value}")).collect();
+        let config: PoolConfig = settings.join(", ").parse().unwrap();
+        let expected = PoolConfig {
+            alignment: 512,
+            thread_cache_max_blocks: 8,
+            thread_cache_max_bytes: 4096,
+            global_cache_max_blocks: 9,
+            batch_alloc_count: 4,
+            slack: 0.5,
+            direct_above_bytes: Some(1000),
+            defrag_threshold: 0.9,
+            defrag_interval_ms: 77,
+            enable_stats: false,
+            enable_defrag: false,
+            oom_snapshot: Some("/x/y".into()),
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn bad_settings_are_refused_by_name() {
+        let cases = [
+            ("alignment:300", "alignment"),
+            ("alignment:128", "alignment"),
+            ("alignment:4194304", "alignment"),
+            ("batch_alloc_count:0", "batch_alloc_count"),
+            ("batch_alloc_count:65", "batch_alloc_count"),
+            ("slack:-1", "slack"),
+            ("slack:nan", "slack"),
+            ("slack:much", "slack"),
+            ("defrag_threshold:1.5", "defrag_threshold"),
+            ("defrag_interval_ms:0", "defrag_interval_ms"),
+            ("enable_stats:maybe", "enable_stats"),
+            ("thread_cache_max_blocks:2000000", "thread_cache_max_blocks"),
+            ("nonsense", "nonsense"),
+        ];
+        for (text, field) in cases {
+            let error = text.parse::<PoolConfig>().expect_err(text);
+            assert_eq!(error.field, field, "{text}: {error}");
+        }
     }
 }

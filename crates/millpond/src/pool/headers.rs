@@ -30,8 +30,11 @@ pub(super) struct Tag(pub(super) u16);
 
 impl Tag {
     pub(super) const NONE: Tag = Tag(0);
+    /// No cache's: more is known of the block than its word says, and it is noted elsewhere.
+    pub(super) const NOTED: Tag = Tag((1 << 14) - 1);
     /// Tags have 14 bits.
-    pub(super) const MOST: u16 = (1 << 14) - 1;
+    pub(super) const MOST: u16 = Tag::NOTED.0 - 1;
+    const BITS: u16 = (1 << 14) - 1;
 }
 
 /// What a block is at the moment.
@@ -61,6 +64,11 @@ impl Word {
         Word(self.0 & !3 | kind as u32)
     }
 
+    /// The same block of another owner.
+    pub(super) fn owned_by(self, owner: Tag) -> Word {
+        Word(self.0 & !(u32::from(Tag::BITS) << 2) | u32::from(owner.0) << 2)
+    }
+
     #[inline]
     pub(super) fn kind(self) -> Kind {
         match self.0 & 3 {
@@ -73,7 +81,7 @@ impl Word {
 
     #[inline]
     pub(super) fn owner(self) -> Tag {
-        Tag((self.0 >> 2) as u16 & Tag::MOST)
+        Tag((self.0 >> 2) as u16 & Tag::BITS)
     }
 
     /// Whether the block is a user's, and this cache's.
@@ -205,6 +213,11 @@ impl Headers {
         let index = id.0 as usize;
         let chunk = self.chunks[index / CHUNK].get().expect("ids are of headers");
         chunk[index % CHUNK].get().expect("ids are of headers")
+    }
+
+    /// Every header, also those that describe nothing at the moment.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Header> {
+        self.chunks.iter().map_while(OnceLock::get).flatten().filter_map(OnceLock::get)
     }
 
     /// A new header.

@@ -21,6 +21,8 @@ pub(super) enum Use {
     Slab,
     /// Nobody's, but its old mapping may still be in use.
     Leaving,
+    /// Not the pool's: addresses between the driver's allocations, where the pool has no addresses of its own.
+    Outside,
 }
 
 /// A range of addresses.
@@ -64,6 +66,33 @@ impl Heap {
         let all = heap.add(0, span_bytes, Points::default());
         heap.bin(all);
         heap
+    }
+
+    /// A span of which nothing belongs to the pool yet.
+    pub(super) fn outside(span_bytes: u64) -> (Heap, NodeId) {
+        let mut heap = Heap { nodes: Vec::new(), unused: Vec::new(), bins: Bins::new() };
+        let all = heap.add(0, span_bytes, Points::default());
+        heap.node_mut(all).used_for = Use::Outside;
+        (heap, all)
+    }
+
+    /// Makes a part of an outside node free that touches neither of its ends; returns it and what is outside above it.
+    pub(super) fn open(&mut self, outside: NodeId, start: u64, bytes: u64) -> (NodeId, NodeId) {
+        let opened = self.split(outside, start);
+        let above = self.split(opened, start + bytes);
+        self.node_mut(above).used_for = Use::Outside;
+        self.bin(opened);
+        (opened, above)
+    }
+
+    /// Undoes [`open`](Self::open) of a node that is free again.
+    pub(super) fn close(&mut self, id: NodeId) {
+        debug_assert_eq!(self.node(id).used_for, Use::Free);
+        self.unbin(id);
+        self.node_mut(id).points = Points::default();
+        let below = self.node(id).prev.expect("outside nodes are on both sides");
+        self.merge_next(below);
+        self.merge_next(below);
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Node {

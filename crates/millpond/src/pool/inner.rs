@@ -2,24 +2,34 @@
 
 mod accounts;
 mod allocate;
+mod defragment;
+mod explain;
 mod free;
+mod notes;
 mod reclaim;
+mod regions;
+mod reserve;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::back::Back;
+use self::defragment::Adaptive;
+use self::notes::Notes;
+use self::regions::Regions;
+use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
+use super::fork::Process;
 use super::headers::{Header, Word};
 use super::middle::Middle;
 use super::page_map::PageMap;
-use super::points::StreamSlot;
+use super::points::{Order, StreamSlot};
 use super::stats::PoolStats;
 use super::thread_cache::{Counters, Entry, HoldsCaches, ThreadCache};
-use crate::driver::{Counted, Driver, DriverResult};
+use crate::driver::{Counted, Driver, DriverResult, PhysicalProperties};
+use crate::resource::Direct;
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
 const WORTH_DRAINING_BYTES: u64 = 256 << 10;
@@ -32,9 +42,11 @@ struct Caches {
     by_tag: Vec<Arc<ThreadCache>>,
     orphans: HashMap<StreamSlot, Vec<Arc<ThreadCache>>>,
     counters: Vec<Arc<Counters>>,
+    /// Counters whose thread has gone, for another to go on with.
+    unused_counters: Vec<Arc<Counters>>,
 }
 
-/// Lock order: `caches`, then inboxes, then `middle`, then the back's.
+/// Lock order: `regions`, then `caches`, then inboxes, then `middle`, then the back's.
 #[derive(Debug)]
 pub(super) struct Inner {
     /// Never given to another pool.
@@ -52,12 +64,49 @@ pub(super) struct Inner {
     reset_at: Mutex<PoolStats>,
     /// Frees that turned out, later, to have been second ones.
     late_double_frees: AtomicU64,
+    /// Blocks of which more is known than their word says.
+    notes: Mutex<Notes>,
+    /// Blocks that are the driver's own allocations.
+    direct: Direct,
+    /// What counts for threads that have no counters of their own. One at a time.
+    for_others: Mutex<Arc<Counters>>,
+    regions: Mutex<Regions>,
+    /// The pool whose region this is.
+    parent: Weak<Inner>,
+    belongs_to: BelongsTo,
+    process: Process,
+    /// Blocks of their own in the reserve, so that nobody looks in vain.
+    reserved_large: AtomicUsize,
+    background: Mutex<Adaptive>,
+    /// The background has been woken and has not looked yet.
+    fragmentation_seen: AtomicBool,
+}
+
+/// What a set of tiers is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BelongsTo {
+    /// Everybody.
+    Pool,
+    /// Whoever has dedicated a region to a purpose.
+    Region,
+    /// The work that is captured on one stream. No caches, so that nothing of it is handed out elsewhere.
+    Capture,
+}
+
+/// How the tiers are made.
+#[derive(Clone, Debug)]
+pub(super) struct InnerOptions {
+    pub(super) belongs_to: BelongsTo,
+    pub(super) parent: Weak<Inner>,
+    pub(super) properties: PhysicalProperties,
+    pub(super) config: PoolConfig,
 }
 
 /// How often each tier behind the thread caches has served an allocation.
 #[derive(Debug, Default)]
 struct Served {
     global: AtomicU64,
+    reserve: AtomicU64,
     reuse: AtomicU64,
     device: AtomicU64,
 }
@@ -85,25 +134,74 @@ impl HoldsCaches for Inner {
 }
 
 impl Inner {
-    pub(super) fn new(driver: Arc<dyn Driver>) -> DriverResult<Inner> {
+    pub(super) fn new(driver: Arc<dyn Driver>, options: InnerOptions) -> DriverResult<Inner> {
         static POOLS: AtomicU64 = AtomicU64::new(1);
-        let config = PoolConfig::default();
-        let back = Back::new(Counted::new(driver), config.slack)?;
+        let InnerOptions { belongs_to, parent, properties, config } = options;
+        let back_options = BackOptions {
+            slack: config.slack,
+            order: match belongs_to {
+                BelongsTo::Capture => Order::SameStream,
+                BelongsTo::Pool | BelongsTo::Region => Order::Events,
+            },
+            properties,
+            span_per_capacity: match belongs_to {
+                BelongsTo::Pool => 8,
+                BelongsTo::Region | BelongsTo::Capture => 2,
+            },
+        };
+        let back = Back::new(Counted::new(Arc::clone(&driver)), back_options)?;
+        let for_others = Arc::new(Counters::default());
         Ok(Inner {
             // Relaxed: the number only has to be different each time.
             id: POOLS.fetch_add(1, Ordering::Relaxed),
             epoch: back.driver().stream_epoch(),
             page_map: PageMap::new(back.span_bytes()),
             middle: Mutex::default(),
-            caches: Mutex::default(),
+            caches: Mutex::new(Caches {
+                counters: vec![Arc::clone(&for_others)],
+                ..Caches::default()
+            }),
             settings: Settings::new(&config),
             served: Served::default(),
             // The first time need not wait.
             misses_since_drain: AtomicU64::new(u64::MAX / 2),
             reset_at: Mutex::default(),
             late_double_frees: AtomicU64::new(0),
+            notes: Mutex::default(),
+            direct: Direct::new(driver),
+            for_others: Mutex::new(for_others),
+            regions: Mutex::default(),
+            parent,
+            belongs_to,
+            process: Process::this(),
+            reserved_large: AtomicUsize::new(0),
+            background: Mutex::default(),
+            fragmentation_seen: AtomicBool::new(false),
             back,
         })
+    }
+
+    /// Counts something for a thread, or for one that has no counters of its own.
+    fn count(&self, attached: Option<(&ThreadCache, &Counters)>, what: impl FnOnce(&Counters)) {
+        match attached {
+            Some((_, counters)) => what(counters),
+            None => what(&self.for_others.lock()),
+        }
+    }
+
+    /// Whether this process may use the pool no longer: it is a forked child of the one that made it.
+    pub(super) fn has_forked(&self) -> bool {
+        self.process.has_forked()
+    }
+
+    pub(super) fn set_config(&self, config: &PoolConfig) {
+        let realigned = self.settings.alignment() != config.alignment;
+        self.settings.set(config);
+        self.back.set_slack(config.slack);
+        if realigned {
+            // What caches keep is aligned as before.
+            self.drain();
+        }
     }
 
     /// While this stays, stream handles keep their meaning. `None`: the driver cannot tell.
@@ -127,6 +225,14 @@ impl Found<'_> {
         match self.header.class {
             Some(_) => now.requested(),
             None => self.header.requested(),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.has_forked() {
+            self.direct.forget();
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::headers::HeaderId;
 use super::heap::NodeId;
-use super::points::{Point, Points, StreamSlot};
+use super::points::{Points, StreamSlot};
 use super::size_class::{CLASSES, Class};
 use super::thread_cache::Entry;
 
@@ -50,8 +50,16 @@ pub(super) struct Middle {
     slabs: HashMap<HeaderId, Slab>,
     /// Slabs with free blocks, by the stream that they serve.
     partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES]>,
+    reserve: Reserve,
     /// Headers whose slab is gone, by class.
     unused_headers: HashMap<Class, Vec<HeaderId>>,
+}
+
+/// Blocks set aside by `preallocate`, for any stream: nothing has to be waited for.
+#[derive(Debug, Default)]
+struct Reserve {
+    small: HashMap<Class, Vec<Entry>>,
+    large: HashMap<u64, Vec<Entry>>,
 }
 
 fn lists(of: &mut HashMap<StreamSlot, Lists>, stream: StreamSlot) -> &mut Lists {
@@ -107,6 +115,38 @@ impl Middle {
         Batch { entries, points: slab.points.clone(), from_global: false }
     }
 
+    /// Sets blocks of a class aside that belong to no stream's slabs, up to `most` of them; says how many.
+    pub(super) fn reserve_small(&mut self, class: Class, most: usize) -> usize {
+        let batch = self.take_from_slab(class, StreamSlot::NOBODY, most);
+        let count = batch.entries.len();
+        self.reserve.small.entry(class).or_default().extend(batch.entries);
+        count
+    }
+
+    /// Sets a block of its own aside.
+    pub(super) fn reserve_large(&mut self, block_bytes: u64, entry: Entry) {
+        self.reserve.large.entry(block_bytes).or_default().push(entry);
+    }
+
+    /// Up to `most` blocks that were set aside.
+    pub(super) fn take_reserved_small(&mut self, class: Class, most: usize) -> Vec<Entry> {
+        let Some(list) = self.reserve.small.get_mut(&class) else { return Vec::new() };
+        list.split_off(list.len().saturating_sub(most))
+    }
+
+    /// A block of exactly this size, aligned so, that was set aside.
+    pub(super) fn take_reserved_large(&mut self, block_bytes: u64, align: u64) -> Option<Entry> {
+        let list = self.reserve.large.get_mut(&block_bytes)?;
+        let at = list.iter().rposition(|entry| entry.offset.is_multiple_of(align))?;
+        Some(list.swap_remove(at))
+    }
+
+    /// Everything that was set aside.
+    pub(super) fn drain_reserve(&mut self) -> Vec<Entry> {
+        let Reserve { small, large } = std::mem::take(&mut self.reserve);
+        small.into_values().chain(large.into_values()).flatten().collect()
+    }
+
     /// Blocks that other streams have freed, which must be waited for.
     pub(super) fn take_from_others(&mut self, class: Class) -> Batch {
         for (stream, lists) in &self.partial {
@@ -158,10 +198,10 @@ impl Middle {
     }
 
     /// Puts a block back into its slab. A slab that is empty then is taken out.
-    pub(super) fn give_to_slab(&mut self, entry: Entry, point: Point) -> Option<EmptySlab> {
+    pub(super) fn give_to_slab(&mut self, entry: Entry, points: &Points) -> Option<EmptySlab> {
         let slab =
             self.slabs.get_mut(&entry.header).expect("blocks of slabs are given back to them");
-        slab.points.add(point);
+        slab.points.merge(points.clone());
         slab.free.push(entry.index);
         let (class, stream) = (slab.class, slab.stream);
         match slab.free.len() {

@@ -43,6 +43,11 @@ impl PageMap {
         self.headers.get(id)
     }
 
+    /// Every header, also those that describe nothing at the moment. Slow.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.headers.iter()
+    }
+
     /// The header of what begins in the stretch of an offset, or covers it.
     #[inline]
     pub(super) fn get(&self, offset: u64) -> Option<&Header> {

@@ -4,8 +4,13 @@
 //! recorded when a stream's points leave for others to use, so that one event stands for many frees.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::driver::{Driver, DriverResult, Event, EventTiming, Stream, StreamId};
+use crate::driver::{
+    Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
+    RelaxedCalls, Stream, StreamId,
+};
 
 /// Events kept for the next time.
 const MOST_SPARE_EVENTS: usize = 32;
@@ -15,6 +20,11 @@ const MOST_RECORDED: usize = 32;
 /// A stream, as the pool numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamSlot(pub(super) u32);
+
+impl StreamSlot {
+    /// Whoever takes memory for no stream in particular: what it takes must have passed.
+    pub(super) const NOBODY: StreamSlot = StreamSlot(u32::MAX);
+}
 
 /// After everything queued on a stream up to some number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +38,12 @@ pub(super) struct Point {
 pub(super) struct Points {
     first: Option<Point>,
     more: Vec<Point>,
+}
+
+impl From<Point> for Points {
+    fn from(point: Point) -> Points {
+        Points { first: Some(point), more: Vec::new() }
+    }
 }
 
 impl Points {
@@ -56,6 +72,16 @@ impl Points {
     }
 }
 
+/// Whether nothing may be recorded on a stream because of a capture.
+fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
+    match driver.capture_state(stream) {
+        Ok(state) => Ok(state != CaptureState::None),
+        // The legacy stream's answer while a stream is captured that orders itself with it.
+        Err(error) if error.kind == DriverErrorKind::CaptureUnsupported => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 #[derive(Debug)]
 struct StreamState {
     id: StreamId,
@@ -67,6 +93,10 @@ struct StreamState {
     passed_below: u64,
     /// Whether anything was freed under the current number.
     has_unrecorded: bool,
+    /// When the handle was last seen to mean this stream, and the stream not to be captured.
+    checked_in: Option<u64>,
+    /// It was being captured when last asked: its points have no events until that is over.
+    is_captured: bool,
 }
 
 /// The streams that a pool has seen. `passed_below ≤ front of recorded ≤ … ≤ number`.
@@ -75,9 +105,37 @@ pub(super) struct Streams {
     slots: Vec<StreamState>,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
+    /// While this stays, what was found out about streams holds.
+    epoch: Option<Arc<AtomicU64>>,
+    order: Order,
+}
+
+/// What may be done for a stream to come after another's points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Events may be recorded and waited for.
+    #[default]
+    Events,
+    /// Nothing: the memory belongs to a capture, whose streams must be left alone and whose work runs who knows when.
+    /// It serves the stream that freed it, and no other.
+    SameStream,
 }
 
 impl Streams {
+    pub(super) fn new(epoch: Option<Arc<AtomicU64>>, order: Order) -> Streams {
+        Streams { epoch, order, ..Streams::default() }
+    }
+
+    pub(super) fn order_by(&self) -> Order {
+        self.order
+    }
+
+    /// The capture is over and its work done: from now on these are streams like any others.
+    pub(super) fn end_capture(&mut self) {
+        self.order = Order::Events;
+        self.all_passed();
+    }
+
     /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
     pub(super) fn slot(&mut self, id: StreamId, handle: Stream) -> StreamSlot {
         if let Some(slot) = self.by_id.get(&id) {
@@ -91,6 +149,8 @@ impl Streams {
             recorded: VecDeque::new(),
             passed_below: 0,
             has_unrecorded: false,
+            checked_in: None,
+            is_captured: false,
         });
         self.by_id.insert(id, slot);
         slot
@@ -112,6 +172,15 @@ impl Streams {
         self.slots.len() > 1
     }
 
+    /// Whether a stream can be made to wait for these points, as far as is known.
+    pub(super) fn can_wait_for(&self, points: &Points) -> bool {
+        let can = |point: Point| {
+            let state = &self.slots[point.stream.0 as usize];
+            self.has_passed(point) || !state.is_captured || point.number < state.number
+        };
+        self.order == Order::Events && points.iter().all(can)
+    }
+
     fn has_passed(&self, point: Point) -> bool {
         point.number < self.slots[point.stream.0 as usize].passed_below
     }
@@ -127,19 +196,29 @@ impl Streams {
     }
 
     /// Records an event for everything freed on a stream so far.
+    ///
+    /// # Errors
+    /// Also if the stream is being captured: an event would become part of the capture.
     pub(super) fn record(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
-        if !self.state(slot).has_unrecorded {
+        if self.order == Order::SameStream || !self.state(slot).has_unrecorded {
             return Ok(());
         }
         let (id, handle) = (self.state(slot).id, self.state(slot).handle);
-        // A handle that now means another stream cannot be recorded on. The work of the old one can
-        // only be waited for with everything else.
-        if driver.stream_id(handle).ok() != Some(id) {
-            driver.synchronize_device()?;
-            self.all_passed();
-            return Ok(());
+        // The per-thread stream is another one in each thread, and this may not be the thread it was named in.
+        let now = self.epoch().filter(|_| handle != Stream::PER_THREAD);
+        if now.is_none() || self.state(slot).checked_in != now {
+            // A handle that now means another stream cannot be recorded on. The work of the old one can
+            // only be waited for with everything else.
+            if driver.stream_id(handle).ok() != Some(id) {
+                let _relaxed = RelaxedCalls::enter(driver);
+                driver.synchronize_device()?;
+                self.all_passed();
+                return Ok(());
+            }
+            self.check_capture(slot, driver)?;
         }
         if self.state(slot).recorded.len() >= MOST_RECORDED {
+            let _relaxed = RelaxedCalls::enter(driver);
             self.poll_stream(slot, driver)?;
         }
         let event = match self.spare_events.pop() {
@@ -150,11 +229,42 @@ impl Streams {
             self.spare_events.push(event);
             return Err(error);
         }
+        // Whoever begins a capture does it in another thread, and perhaps at this moment.
+        if (now.is_none() || self.epoch() != now)
+            && let Err(error) = self.check_capture(slot, driver)
+        {
+            self.spare_events.push(event);
+            return Err(error);
+        }
         let state = self.state(slot);
+        state.checked_in = now;
         state.recorded.push_back((state.number, event));
         state.number += 1;
         state.has_unrecorded = false;
         Ok(())
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        // Relaxed: whoever uses a stream that has changed has learnt of it by other means.
+        self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
+    }
+
+    fn check_capture(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
+        let is_captured = is_captured(self.state(slot).handle, driver)?;
+        self.state(slot).is_captured = is_captured;
+        if !is_captured {
+            return Ok(());
+        }
+        Err(DriverError::with_detail(
+            Call::RecordEvent,
+            DriverErrorKind::CaptureUnsupported,
+            "the stream is being captured",
+        ))
+    }
+
+    /// Whether the stream is being captured or not is known now.
+    pub(super) fn set_captured(&mut self, slot: StreamSlot, is_captured: bool) {
+        self.state(slot).is_captured = is_captured;
     }
 
     /// Everything freed so far has passed: the host has waited for the device.
@@ -176,7 +286,8 @@ impl Streams {
         Ok(recorded.iter().find(|(number, _)| *number >= point.number).map(|(_, event)| *event))
     }
 
-    /// Makes a stream wait for all points that it is not ordered after; says for how many.
+    /// Makes a stream wait for all points that it is not ordered after; says for how many. For nobody's stream the host
+    /// waits.
     pub(super) fn order(
         &mut self,
         points: &Points,
@@ -184,6 +295,10 @@ impl Streams {
         handle: Stream,
         driver: &dyn Driver,
     ) -> DriverResult<usize> {
+        if taker == StreamSlot::NOBODY {
+            self.wait(points, driver)?;
+            return Ok(0);
+        }
         let mut waits = 0;
         for point in points.iter() {
             if point.stream != taker
@@ -199,6 +314,10 @@ impl Streams {
 
     /// Waits on the host until all points have passed.
     pub(super) fn wait(&mut self, points: &Points, driver: &dyn Driver) -> DriverResult<()> {
+        if self.have_passed(points) {
+            return Ok(());
+        }
+        let _relaxed = RelaxedCalls::enter(driver);
         for point in points.iter() {
             if !self.has_passed(point)
                 && let Some(event) = self.event_of(point, driver)?
@@ -223,6 +342,11 @@ impl Streams {
 
     /// Finds out which points have passed meanwhile, without waiting.
     pub(super) fn poll(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        let nothing_recorded = self.slots.iter().all(|state| state.recorded.is_empty());
+        if nothing_recorded && self.spare_events.len() <= MOST_SPARE_EVENTS {
+            return Ok(());
+        }
+        let _relaxed = RelaxedCalls::enter(driver);
         (0..self.slots.len())
             .try_for_each(|index| self.poll_stream(StreamSlot(index as u32), driver))
     }
@@ -245,8 +369,15 @@ impl Streams {
     }
 
     /// Records what is unrecorded on every stream, so that it can be waited for.
+    ///
+    /// # Errors
+    /// The first. Every stream was tried: one that is captured does not keep the others.
     pub(super) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
-        (0..self.slots.len()).try_for_each(|index| self.record(StreamSlot(index as u32), driver))
+        let mut all = Ok(());
+        for index in 0..self.slots.len() {
+            all = all.and(self.record(StreamSlot(index as u32), driver));
+        }
+        all
     }
 
     /// Gives all events back. Nothing may be freed or taken any more.

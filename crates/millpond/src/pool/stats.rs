@@ -26,14 +26,20 @@ pub struct PoolStats {
     pub cache_misses: u64,
     /// Of those, the ones that the global cache served.
     pub global_hits: u64,
+    /// Of those, the ones that preallocated blocks served.
+    pub reserve_hits: u64,
     /// Of those, the ones that slabs or free ranges with memory served.
     pub reuse_hits: u64,
     /// Of those, the ones for which pages were moved or taken from the driver.
     pub device_allocations: u64,
     /// Physical bytes taken from the driver.
     pub reserved_bytes: u64,
+    /// Of those, the ones that belong to captures.
+    pub captured_bytes: u64,
     /// Pages taken from the driver.
     pub pages_created: u64,
+    /// Pages given back to the driver.
+    pub pages_released: u64,
     /// Pages moved from freed blocks to new ones.
     pub page_moves: u64,
     /// How often a stream was made to wait for another.
@@ -55,9 +61,11 @@ impl PoolStats {
             cache_hits: self.cache_hits - before.cache_hits,
             cache_misses: self.cache_misses - before.cache_misses,
             global_hits: self.global_hits - before.global_hits,
+            reserve_hits: self.reserve_hits - before.reserve_hits,
             reuse_hits: self.reuse_hits - before.reuse_hits,
             device_allocations: self.device_allocations - before.device_allocations,
             pages_created: self.pages_created - before.pages_created,
+            pages_released: self.pages_released - before.pages_released,
             page_moves: self.page_moves - before.page_moves,
             cross_stream_waits: self.cross_stream_waits - before.cross_stream_waits,
             late_double_frees: self.late_double_frees - before.late_double_frees,
@@ -104,11 +112,12 @@ impl std::fmt::Display for PoolStats {
             share(self.cache_hits, self.allocation_count)
         )?;
         writeln!(f, "global cache  {:>12} hits", self.global_hits)?;
+        writeln!(f, "reserve       {:>12} hits", self.reserve_hits)?;
         writeln!(f, "reuse         {:>12} from slabs and free ranges", self.reuse_hits)?;
         writeln!(
             f,
-            "device        {:>12}, {} pages taken, {} moved",
-            self.device_allocations, self.pages_created, self.page_moves
+            "device        {:>12}, {} pages taken, {} given back, {} moved",
+            self.device_allocations, self.pages_created, self.pages_released, self.page_moves
         )?;
         writeln!(f, "waits         {:>12} of one stream for another", self.cross_stream_waits)?;
         write!(f, "driver calls  {:>12}", self.driver_calls)

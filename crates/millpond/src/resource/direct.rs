@@ -34,6 +34,16 @@ impl Direct {
         Direct { driver: Counted::new(driver), books: Mutex::default() }
     }
 
+    /// The size of the block at an address, if one begins there.
+    pub(crate) fn size_of(&self, ptr: DevicePtr) -> Option<usize> {
+        self.books.lock().blocks.get(&ptr).copied()
+    }
+
+    /// Leaves all blocks to whoever else has them: another process.
+    pub(crate) fn forget(&mut self) {
+        self.books.get_mut().blocks.clear();
+    }
+
     fn reserved_for(&self, bytes: usize) -> Option<usize> {
         bytes.checked_next_multiple_of(self.driver.device().plain_granularity_bytes)
     }

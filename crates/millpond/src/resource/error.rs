@@ -17,6 +17,19 @@ pub enum AllocError {
         /// What was asked for.
         bytes: usize,
     },
+    /// The request must not wait, and cannot be served at once.
+    #[error(
+        "a block of {bytes} bytes cannot be had without waiting: preallocate such blocks, or let it wait"
+    )]
+    WouldWait {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The process is a forked child of the one that made the resource.
+    #[error(
+        "this process was forked: it cannot use its parent's device memory, make a pool of its own"
+    )]
+    Forked,
     /// The driver refused for a reason other than memory.
     #[error(transparent)]
     Driver(#[from] DriverError),

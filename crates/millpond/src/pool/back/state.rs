@@ -1,30 +1,36 @@
 //! What of the back is under its lock: where ranges are taken, where their memory is to come from, what is given back.
 
-use super::{Leaving, Placed, Plan, Prefer, Source, State, Taker};
+use super::mapping::{Plan, Prefer, Source};
+use super::{Leaving, Placed, Reach, State, Taker, Wanted};
 use crate::driver::{Driver, DriverResult, PhysicalHandle};
 use crate::pool::heap::{Node, NodeId, Use, position};
-use crate::pool::points::Points;
+use crate::pool::points::{Order, Points, StreamSlot};
 
 impl State {
-    /// A range whose pages all have memory, and that the stream may use or can be made to wait for. Within the
-    /// slack, a range that must be waited for is not taken.
+    /// A range whose pages all have memory, and that the stream may use or can be made to wait for.
     pub(super) fn take_in_place(
         &mut self,
-        bytes: u64,
-        align: u64,
-        used_for: Use,
-        taker: Taker,
+        wanted: Wanted,
+        reach: Reach,
         driver: &dyn Driver,
     ) -> DriverResult<Option<NodeId>> {
+        let Wanted { bytes, align, used_for, taker } = wanted;
         let mapped = |node: &Node| {
             position(node, bytes, align).is_some_and(|start| self.pages.is_mapped(start, bytes))
         };
         let ordered = |node: &Node| self.streams.are_ordered(&node.points, taker.slot);
         let found = self.heap.find(bytes, align, |node| ordered(node) && mapped(node));
+        let may_wait = || match reach {
+            Reach::Ordered => false,
+            Reach::WithinSlack => !self.may_grow_by(bytes),
+            Reach::Any => true,
+        };
         let found = match found {
             Some(found) => Some(found),
-            None if self.streams.are_several() && !self.may_grow_by(bytes) => {
-                self.heap.find(bytes, align, mapped)
+            None if self.has_unordered(taker) && may_wait() => {
+                self.heap.find(bytes, align, |node| {
+                    self.streams.can_wait_for(&node.points) && mapped(node)
+                })
             }
             None => None,
         };
@@ -44,10 +50,17 @@ impl State {
         Ok(Some(node))
     }
 
+    /// Whether there can be ranges that this taker has to wait for.
+    fn has_unordered(&self, taker: Taker) -> bool {
+        self.streams.are_several() || taker.slot == StreamSlot::NOBODY
+    }
+
     pub(super) fn find_anywhere(&self, bytes: u64, align: u64, taker: Taker) -> Option<NodeId> {
         self.heap
             .find(bytes, align, |node| self.streams.are_ordered(&node.points, taker.slot))
-            .or_else(|| self.heap.find(bytes, align, |_| true))
+            .or_else(|| {
+                self.heap.find(bytes, align, |node| self.streams.can_wait_for(&node.points))
+            })
     }
 
     /// Whether new memory for `bytes` would keep the pool within its slack.
@@ -68,7 +81,13 @@ impl State {
         let rest = count - sources.len();
         let grows = prefer == Prefer::New && self.may_grow_by(rest as u64 * page_bytes);
         if rest > 0 && !grows {
-            for (run, handles) in self.take_spare(rest, page_bytes) {
+            let now = self.pages.now();
+            let usable = |state: &State, points: &Points| match state.streams.order_by() {
+                Order::Events => state.streams.can_wait_for(points),
+                // All of it was freed by the one stream it is for.
+                Order::SameStream => true,
+            };
+            for (run, handles) in self.take_spare(rest, page_bytes, now, usable) {
                 sources.extend(handles.into_iter().map(Source::Moved));
                 leaving.push(run);
             }
@@ -77,18 +96,22 @@ impl State {
         Plan { sources, leaving, created: 0 }
     }
 
-    /// Takes up to `most` spare pages out of the free ranges, so that nobody else uses their addresses.
+    /// Takes up to `most` pages that have been spare since `since` out of the free ranges whose points are acceptable, so
+    /// that nobody else uses their addresses.
     pub(super) fn take_spare(
         &mut self,
         most: usize,
         page_bytes: u64,
+        since: u32,
+        acceptable: impl Fn(&State, &Points) -> bool,
     ) -> Vec<(Leaving, Vec<PhysicalHandle>)> {
         let mut taken = Vec::new();
         let mut count = 0;
         while count < most.min(self.pages.spare() + count) {
             let found = self.heap.largest_first(page_bytes).find_map(|id| {
                 let node = self.heap.node(id);
-                Some((id, self.pages.spare_run(node.start, node.bytes, most - count)?))
+                let run = self.pages.spare_run(node.start, node.bytes, most - count, since)?;
+                acceptable(self, &node.points).then_some((id, run))
             });
             let Some((id, (first, pages))) = found else { break };
             let (start, bytes) = (self.pages.start_of(first), pages as u64 * page_bytes);
@@ -130,16 +153,50 @@ impl State {
         self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.reserved_bytes);
     }
 
+    /// What may be reserved follows from now on from what is reserved, not from what was once used.
+    pub(in crate::pool) fn forget_peak(&mut self) {
+        let within_slack = (self.reserved_bytes as f64 / (1.0 + self.slack)) as u64;
+        self.peak_used_bytes = self.used_bytes.max(within_slack.min(self.peak_used_bytes));
+    }
+
     pub(super) fn count_used(&mut self, bytes: u64) {
         self.used_bytes += bytes;
         self.peak_used_bytes = self.peak_used_bytes.max(self.used_bytes);
     }
 
+    /// Pages that may go without reserving less than is to be kept.
+    pub(super) fn pages_above_keeping(&self, page_bytes: u64) -> usize {
+        (self.reserved_bytes.saturating_sub(self.keep_bytes) / page_bytes) as usize
+    }
+
     pub(super) fn give_back(&mut self, node: NodeId) {
+        let points = &self.heap.node(node).points;
+        let can_serve_others = match self.streams.order_by() {
+            Order::Events => self.streams.can_wait_for(points),
+            // A capture's memory serves the one stream it is for.
+            Order::SameStream => self.streams.are_ordered(points, StreamSlot(0)),
+        };
+        if !can_serve_others {
+            // It would spoil the free ranges that it merged with.
+            self.withheld.push(node);
+            return;
+        }
         let (start, bytes) = (self.heap.node(node).start, self.heap.node(node).bytes);
         self.used_bytes -= bytes;
         self.pages.remove_user(start, bytes);
         self.heap.free(node);
+    }
+
+    /// Gives back what had to wait for a capture, if that is over.
+    pub(super) fn give_back_withheld(&mut self, driver: &dyn Driver) {
+        if self.withheld.is_empty() || self.streams.order_by() == Order::SameStream {
+            return;
+        }
+        // A stream that is still captured says so again.
+        let _ = self.streams.record_all(driver);
+        for node in std::mem::take(&mut self.withheld) {
+            self.give_back(node);
+        }
     }
 
     /// Checks the equations above [`State`], while nobody maps anything. Slow.
@@ -158,16 +215,20 @@ impl State {
             );
         }
         let pages = self.pages.all_mapped().count() + self.loose.len();
-        assert_eq!(self.reserved_bytes, pages as u64 * page_bytes);
+        let reserved = pages as u64 * page_bytes + self.chunks.reserved_bytes();
+        assert_eq!(self.reserved_bytes, reserved);
         for left in &self.leaving {
             assert_eq!(self.heap.node(left.node).used_for, Use::Leaving);
         }
     }
 
     /// What can be had as one block without new memory, at the least: all spare pages, moved together, but for the one that a block
-    /// which does not begin on a page needs more.
+    /// which does not begin on a page needs more. Without pages, the largest free range.
     pub(in crate::pool) fn largest_free_bytes(&self, page_bytes: u64) -> u64 {
-        self.pages.spare().saturating_sub(1) as u64 * page_bytes
+        if self.chunks.reserved_bytes() == 0 {
+            return self.pages.spare().saturating_sub(1) as u64 * page_bytes;
+        }
+        self.heap.largest_first(0).next().map_or(0, |id| self.heap.node(id).bytes)
     }
 
     pub(in crate::pool) fn reserved_bytes(&self) -> u64 {

@@ -4,10 +4,10 @@ use crate::driver::Driver;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Inner;
+use super::{BelongsTo, Inner};
 use crate::pool::stats::PoolStats;
 use crate::pool::thread_cache::Counters;
-use crate::resource::Usage;
+use crate::resource::{Resource, Usage};
 
 impl Inner {
     pub(super) fn live_bytes(&self) -> i64 {
@@ -36,6 +36,11 @@ impl Inner {
         let free_count = sum(|c| &c.frees);
         drop(caches);
         let counts = self.back.state().counts;
+        let captured = |region: &Arc<Inner>| match region.belongs_to {
+            BelongsTo::Capture => region.own_usage().reserved_bytes as u64,
+            BelongsTo::Pool | BelongsTo::Region => 0,
+        };
+        let captured_bytes = self.all_regions().iter().map(captured).sum();
         let served = |tier: &AtomicU64| tier.load(Ordering::Relaxed);
         PoolStats {
             total_allocated,
@@ -49,10 +54,13 @@ impl Inner {
             cache_hits: allocation_count.saturating_sub(cache_misses),
             cache_misses,
             global_hits: served(&self.served.global),
+            reserve_hits: served(&self.served.reserve),
             reuse_hits: served(&self.served.reuse),
             device_allocations: served(&self.served.device),
             reserved_bytes: usage.reserved_bytes as u64,
+            captured_bytes,
             pages_created: counts.pages_created,
+            pages_released: counts.pages_released,
             page_moves: counts.page_moves,
             cross_stream_waits: counts.cross_stream_waits,
             late_double_frees: self.late_double_frees.load(Ordering::Relaxed),
@@ -60,7 +68,33 @@ impl Inner {
         }
     }
 
+    /// What the pool and its regions hold together.
     pub(in crate::pool) fn usage(&self) -> Usage {
+        if self.has_forked() {
+            // Another thread may have held a lock when the process was forked.
+            return Usage::default();
+        }
+        let add = |mut sum: Usage, region: Arc<Inner>| {
+            let more = region.own_usage();
+            sum.live_bytes += more.live_bytes;
+            sum.live_blocks += more.live_blocks;
+            sum.reserved_bytes += more.reserved_bytes;
+            sum.peak_live_bytes += more.peak_live_bytes;
+            sum.peak_reserved_bytes += more.peak_reserved_bytes;
+            sum.largest_free_bytes = sum.largest_free_bytes.max(more.largest_free_bytes);
+            sum.driver_calls += more.driver_calls;
+            sum
+        };
+        self.all_regions().into_iter().fold(self.own_usage(), add)
+    }
+
+    /// As [`usage`](Self::usage), of the pool a region belongs to.
+    pub(super) fn family_usage(&self) -> Usage {
+        self.parent.upgrade().map_or_else(|| self.usage(), |parent| parent.usage())
+    }
+
+    /// What these tiers hold, without regions.
+    pub(super) fn own_usage(&self) -> Usage {
         let caches = self.caches.lock();
         let sum = |of: fn(&Counters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>();
         let live = sum(Counters::live_bytes);
@@ -68,15 +102,16 @@ impl Inner {
         let blocks = sum(Counters::live_blocks);
         drop(caches);
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
+        let direct = self.direct.usage();
         let state = self.back.state();
         Usage {
             live_bytes: live as usize,
             live_blocks: blocks as usize,
-            reserved_bytes: state.reserved_bytes() as usize,
+            reserved_bytes: state.reserved_bytes() as usize + direct.reserved_bytes,
             peak_live_bytes: peak as usize,
-            peak_reserved_bytes: state.peak_reserved_bytes() as usize,
+            peak_reserved_bytes: state.peak_reserved_bytes() as usize + direct.peak_reserved_bytes,
             largest_free_bytes: state.largest_free_bytes(page_bytes) as usize,
-            driver_calls: self.back.driver().calls(),
+            driver_calls: self.back.driver().calls() + direct.driver_calls,
         }
     }
 }

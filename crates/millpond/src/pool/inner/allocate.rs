@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Inner, Keep, WORTH_DRAINING_BYTES};
-use crate::driver::{DevicePtr, Driver, DriverResult, Stream};
-use crate::pool::attached;
-use crate::pool::back::{Placed, Taker};
+use super::{BelongsTo, Inner, Keep, WORTH_DRAINING_BYTES};
+use crate::driver::{
+    CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, RelaxedCalls,
+    Stream,
+};
+use crate::pool::back::{Placed, Reach, Taker, Wanted, avoiding_captures};
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::headers::{Tag, Word};
 use crate::pool::heap::{Use, in_steps};
@@ -14,7 +16,15 @@ use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{Counters, Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
-use crate::resource::{AllocError, OutOfMemory, Recoverable};
+use crate::pool::{attached, scope};
+use crate::resource::{AllocError, Resource};
+
+/// Whether a request may wait for the driver, for another stream, or for whoever maps memory at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    None,
+    Some,
+}
 
 impl Inner {
     #[inline]
@@ -42,6 +52,21 @@ impl Inner {
         })
     }
 
+    /// As [`allocate`](Self::allocate), but what cannot be had at once is refused.
+    pub(in crate::pool) fn allocate_now(
+        self: &Arc<Inner>,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<DevicePtr, AllocError> {
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
+        match self.allocate_cached(bytes, stream) {
+            Some(ptr) => Ok(ptr),
+            None => self.allocate_attaching(bytes, stream, Patience::None),
+        }
+    }
+
     #[cold]
     pub(super) fn allocate_slow(
         self: &Arc<Inner>,
@@ -51,44 +76,84 @@ impl Inner {
         let answer = self.epoch().and_then(|epoch| {
             with_last(&**self, stream, epoch, |cache, counters| {
                 let taker = Taker { slot: cache.stream, handle: stream };
-                Some(self.allocate_missed(bytes, taker, Some((cache, counters))))
+                let attached = Some((cache, counters));
+                Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
             })
         });
-        answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream))
+        answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
     #[inline]
     pub(super) fn take_cached(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        if bytes <= LARGEST_BYTES {
-            return cache.take_small(Class::of(bytes), bytes);
+        let aligned = bytes.checked_next_multiple_of(self.settings.alignment())?;
+        if aligned <= LARGEST_BYTES {
+            return cache.take_small(Class::of(aligned), bytes);
         }
-        let block_bytes = in_steps(bytes).filter(|size| *size <= LARGEST_CACHED_BYTES)?;
+        let block_bytes = in_steps(aligned).filter(|size| *size <= LARGEST_CACHED_BYTES)?;
         let entry = cache.take_large(block_bytes)?;
         self.page_map.header(entry.header).set_requested(bytes);
         Some(entry.offset)
     }
 
-    /// The first call of a thread on a stream, or after another stream.
+    /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
     pub(super) fn allocate_attaching(
         self: &Arc<Inner>,
         bytes: usize,
         stream: Stream,
+        patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
-        let taker = self.taker(stream)?;
-        let attached = attached::attach(self, stream, taker.slot, self.epoch().unwrap_or(0));
-        let cache = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
-        if let Some((cache, counters)) = cache
-            && let Some(offset) = self.take_cached(cache, bytes)
-        {
-            counters.allocated(bytes);
-            return Ok(self.back.address_of(offset));
+        if self.has_forked() {
+            return Err(AllocError::Forked);
         }
-        self.allocate_missed(bytes, taker, cache)
+        let (taker, capture) = self.taker(stream)?;
+        if capture != CaptureState::None && self.belongs_to != BelongsTo::Capture {
+            return self.allocate_captured(bytes, stream, capture, patience);
+        }
+        let attached = self.attach(stream, taker, capture);
+        let attached = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
+        let cached = attached.and_then(|(cache, counters)| {
+            let offset = self.take_cached(cache, bytes)?;
+            counters.allocated(bytes);
+            Some(self.back.address_of(offset))
+        });
+        let ptr = match cached {
+            Some(ptr) => ptr,
+            None => self.allocate_missed(bytes, taker, attached, patience)?,
+        };
+        if let Some(scope) = scope::current() {
+            self.note_scope(ptr, bytes, scope);
+        }
+        Ok(ptr)
     }
 
-    pub(super) fn taker(&self, stream: Stream) -> DriverResult<Taker> {
-        let id = self.back.driver().stream_id(stream)?;
-        Ok(Taker { slot: self.back.state().streams.slot(id, stream), handle: stream })
+    /// This thread's cache for a stream. Later calls find it at once, unless they must come by here again.
+    pub(super) fn attach(
+        self: &Arc<Inner>,
+        stream: Stream,
+        taker: Taker,
+        capture: CaptureState,
+    ) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
+        if self.belongs_to == BelongsTo::Capture {
+            return None;
+        }
+        let ordinary = capture == CaptureState::None && scope::current().is_none();
+        let epoch = self.epoch().filter(|_| ordinary);
+        attached::attach(self, stream, taker.slot, epoch)
+    }
+
+    /// A stream, and whether it is being captured.
+    pub(super) fn taker(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
+        let driver = self.back.driver();
+        let id = driver.stream_id(stream)?;
+        let capture = match driver.capture_state(stream) {
+            // The legacy stream is never captured, but cannot be asked while others are that order themselves with it.
+            Err(error) if error.kind == DriverErrorKind::CaptureUnsupported => CaptureState::None,
+            answer => answer?,
+        };
+        let mut state = self.back.state();
+        let slot = state.streams.slot(id, stream);
+        state.streams.set_captured(slot, capture != CaptureState::None);
+        Ok((Taker { slot, handle: stream }, capture))
     }
 
     /// The cache has no such block. A thread that is ending has no cache.
@@ -97,69 +162,95 @@ impl Inner {
         bytes: usize,
         taker: Taker,
         attached: Option<(&ThreadCache, &Counters)>,
+        patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
-        /// More than any device addresses, and little enough to be rounded and added up.
-        const MOST_BYTES: u64 = 1 << 50;
-        let block_bytes = in_steps(bytes).filter(|size| *size < MOST_BYTES);
-        let block_bytes = block_bytes.ok_or(AllocError::TooLarge { bytes })?;
+        let block_bytes = self.checked_block_bytes(bytes)?;
         let cache = attached.map(|(cache, _)| cache);
         if let Some((_, counters)) = attached {
             counters.missed();
+        }
+        if bytes > self.settings.direct_above() {
+            return self.allocate_direct(bytes, taker.handle, attached, patience);
         }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
             .and_then(|cache| self.take_cached(cache, bytes));
         let offset = match came_back {
-            Some(offset) => Ok(offset),
-            None if bytes <= LARGEST_BYTES => self.allocate_small(bytes, taker, cache),
-            None => self.allocate_large(bytes, block_bytes, taker, cache),
+            Some(offset) => Ok(Some(offset)),
+            None if block_bytes <= LARGEST_BYTES as u64 => {
+                self.allocate_small(bytes, taker, cache, patience)
+            }
+            None => self.allocate_large(bytes, block_bytes, taker, cache, patience),
         };
         match offset {
-            Ok(offset) => {
-                match attached {
-                    Some((_, counters)) => counters.allocated(bytes),
-                    None => self.add_counters().allocated(bytes),
-                }
+            Ok(Some(offset)) => {
+                self.count(attached, |counters| counters.allocated(bytes));
                 Ok(self.back.address_of(offset))
             }
+            Ok(None) => Err(AllocError::WouldWait { bytes }),
             Err(error) if error.is_out_of_memory() => Err(self.explain(bytes)),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// A driver allocation of its own.
+    fn allocate_direct(
+        &self,
+        bytes: usize,
+        stream: Stream,
+        attached: Option<(&ThreadCache, &Counters)>,
+        patience: Patience,
+    ) -> Result<DevicePtr, AllocError> {
+        if patience == Patience::None {
+            return Err(AllocError::WouldWait { bytes });
+        }
+        let _relaxed = RelaxedCalls::enter(self.back.driver());
+        let ptr = match self.direct.allocate(bytes, stream) {
+            Err(AllocError::OutOfMemory(_)) if self.relieve() > 0 => {
+                self.direct.allocate(bytes, stream)
+            }
+            answer => answer,
+        };
+        let ptr = ptr
+            .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
+        Self::served_by(&self.served.device);
+        self.count(attached, |counters| counters.allocated(bytes));
+        Ok(ptr)
+    }
+
+    /// The size of the block that serves a request.
+    pub(super) fn checked_block_bytes(&self, bytes: usize) -> Result<u64, AllocError> {
+        /// More than any device addresses, and little enough to be rounded and added up.
+        const MOST_BYTES: u64 = 1 << 50;
+        let aligned = bytes.checked_next_multiple_of(self.settings.alignment());
+        let block_bytes = aligned.and_then(|aligned| {
+            let small = aligned <= LARGEST_BYTES;
+            if small { Some(Class::of(aligned).block_bytes()) } else { in_steps(aligned) }
+        });
+        let addressable = block_bytes.filter(|size| *size < MOST_BYTES);
+        addressable.ok_or(AllocError::TooLarge { bytes })
+    }
+
+    /// `None`: not without waiting.
     pub(super) fn allocate_small(
         &self,
         bytes: usize,
         taker: Taker,
         cache: Option<&ThreadCache>,
-    ) -> DriverResult<u64> {
-        let class = Class::of(bytes);
-        let mut batch = self.middle.lock().take(class, taker.slot, self.settings.batch());
-        if batch.entries.is_empty() && !self.back.may_grow_by(class.slab_bytes()) {
-            // Beyond the slack a block that another stream has freed is better than another slab.
-            batch = self.middle.lock().take_from_others(class);
-        }
-        if batch.entries.is_empty() {
-            match self.add_slab(class, taker) {
-                Ok(()) => batch = self.middle.lock().take(class, taker.slot, self.settings.batch()),
-                // Memory is out, but a block that another stream has freed will do.
-                Err(error) if error.is_out_of_memory() => {
-                    batch = self.middle.lock().take_from_others(class);
-                    if batch.entries.is_empty() {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
+        patience: Patience,
+    ) -> DriverResult<Option<u64>> {
+        let class = Class::of(bytes.next_multiple_of(self.settings.alignment()));
+        // A stream that turns out to be captured cannot be waited for: it is known then, and other blocks are taken.
+        let taken = avoiding_captures(|| {
+            let Some(batch) = self.take_batch(class, taker, patience)? else { return Ok(None) };
+            if let Err(error) = self.back.order(&batch.points, taker) {
+                let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
+                self.give_small(entries, Keep::No);
+                return Err(error);
             }
-        }
-        if batch.from_global {
-            Self::served_by(&self.served.global);
-        }
-        let Batch { mut entries, points, .. } = batch;
-        if let Err(error) = self.back.order(&points, taker) {
-            self.give_small(entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
-            return Err(error);
-        }
+            Ok(Some(batch.entries))
+        });
+        let Some(mut entries) = taken? else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.word(entry).store(Word::live(bytes, tag).0, Ordering::Relaxed);
@@ -167,7 +258,65 @@ impl Inner {
         if !cache.is_some_and(|cache| cache.fill(class, &with_words)) {
             self.give_small(entries.into_iter().map(|entry| (taker.slot, entry)), Keep::Yes);
         }
-        Ok(entry.offset)
+        Ok(Some(entry.offset))
+    }
+
+    /// Blocks of a class: from the global cache, from slabs, from the reserve, from a new slab, and if all else fails from
+    /// what other streams have freed.
+    fn take_batch(
+        &self,
+        class: Class,
+        taker: Taker,
+        patience: Patience,
+    ) -> DriverResult<Option<Batch>> {
+        let most = self.settings.batch();
+        let mut middle = self.middle.lock();
+        let batch = middle.take(class, taker.slot, most);
+        let may_use = |batch: &Batch| {
+            !batch.entries.is_empty()
+                && (self.back.is_ordered(&batch.points, taker.slot)
+                    || patience == Patience::Some && self.back.can_wait_for(&batch.points))
+        };
+        if may_use(&batch) {
+            if batch.from_global {
+                Self::served_by(&self.served.global);
+            }
+            return Ok(Some(batch));
+        }
+        let entries = middle.take_reserved_small(class, most);
+        drop(middle);
+        if !batch.entries.is_empty() {
+            self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
+        }
+        if !entries.is_empty() {
+            Self::served_by(&self.served.reserve);
+            return Ok(Some(Batch { entries, ..Batch::default() }));
+        }
+        if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
+            // Beyond the slack a block that another stream has freed is better than another slab.
+            let batch = self.middle.lock().take_from_others(class);
+            if may_use(&batch) {
+                return Ok(Some(batch));
+            }
+            self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
+        }
+        match self.add_slab(class, taker, patience) {
+            Ok(true) => Ok(Some(self.middle.lock().take(class, taker.slot, most))),
+            Ok(false) => Ok(None),
+            // Memory is out, but a block that another stream has freed will do.
+            Err(error) if error.is_out_of_memory() => {
+                let batch = self.middle.lock().take_from_others(class);
+                if may_use(&batch) {
+                    return Ok(Some(batch));
+                }
+                self.give_small(
+                    batch.entries.into_iter().map(|entry| (taker.slot, entry)),
+                    Keep::No,
+                );
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     #[inline]
@@ -175,36 +324,68 @@ impl Inner {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
-    pub(super) fn add_slab(&self, class: Class, taker: Taker) -> DriverResult<()> {
+    /// Adds a slab, or says that this would mean to wait.
+    pub(super) fn add_slab(
+        &self,
+        class: Class,
+        taker: Taker,
+        patience: Patience,
+    ) -> DriverResult<bool> {
         let bytes = class.slab_bytes();
-        let Placed { node, start, points, .. } =
-            self.allocate_range(bytes, STRETCH_BYTES, Use::Slab, taker)?;
+        let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
+        let Some(Placed { node, start, points, .. }) = self.allocate_range(wanted, patience)?
+        else {
+            return Ok(false);
+        };
         let mut middle = self.middle.lock();
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
         self.page_map.header(header).place(start, bytes, node);
         middle.add_slab(header, class, taker.slot, node, start, points);
         self.page_map.set_all(start, bytes, Some(header));
-        Ok(())
+        Ok(true)
     }
 
+    /// `None`: not without waiting.
     pub(super) fn allocate_large(
         &self,
         bytes: usize,
         block_bytes: u64,
         taker: Taker,
         cache: Option<&ThreadCache>,
-    ) -> DriverResult<u64> {
-        let Placed { node, start, header, .. } =
-            self.allocate_range(block_bytes, STEP_BYTES, Use::Block, taker)?;
-        let id = header.unwrap_or_else(|| self.page_map.add_header(None));
+        patience: Patience,
+    ) -> DriverResult<Option<u64>> {
+        let entry = match self.take_reserved_large(block_bytes) {
+            Some(entry) => entry,
+            None => match self.place_large(block_bytes, taker, patience)? {
+                Some(entry) => entry,
+                None => return Ok(None),
+            },
+        };
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
-        let header = self.page_map.header(id);
-        header.place(start, block_bytes, node);
+        let header = self.page_map.header(entry.header);
         header.set_requested(bytes);
         header.word(0).store(Word::live(1, tag).0, Ordering::Relaxed);
+        Ok(Some(entry.offset))
+    }
+
+    /// A block of its own, that is nobody's yet.
+    pub(super) fn place_large(
+        &self,
+        block_bytes: u64,
+        taker: Taker,
+        patience: Patience,
+    ) -> DriverResult<Option<Entry>> {
+        let align = (self.settings.alignment() as u64).max(STEP_BYTES);
+        let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
+        let Some(placed) = self.allocate_range(wanted, patience)? else { return Ok(None) };
+        let Placed { node, start, header, .. } = placed;
+        let id = header.unwrap_or_else(|| self.page_map.add_header(None));
+        let header = self.page_map.header(id);
+        header.place(start, block_bytes, node);
+        header.word(0).store(Word::FREE.0, Ordering::Relaxed);
         self.page_map.set(start, Some(id));
-        Ok(start)
+        Ok(Some(Entry { offset: start, header: id, index: 0 }))
     }
 
     pub(super) fn served_by(tier: &AtomicU64) {
@@ -212,33 +393,46 @@ impl Inner {
         tier.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A range with memory under it. What caches keep is used before the driver is asked for more.
+    /// A range with memory under it. What caches keep is used before the driver is asked for more. `None`: not without
+    /// waiting.
     pub(super) fn allocate_range(
         &self,
-        bytes: u64,
-        align: u64,
-        used_for: Use,
-        taker: Taker,
-    ) -> DriverResult<Placed> {
-        if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
+        wanted: Wanted,
+        patience: Patience,
+    ) -> DriverResult<Option<Placed>> {
+        let reach = match patience {
+            Patience::Some => Reach::WithinSlack,
+            Patience::None => Reach::Ordered,
+        };
+        if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
             Self::served_by(&self.served.reuse);
-            return Ok(placed);
+            return Ok(Some(placed));
         }
-        if self.is_worth_draining(bytes) {
+        if patience == Patience::None {
+            return Ok(None);
+        }
+        if self.is_worth_draining(wanted.bytes) {
             self.drain();
-            if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
+            if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
                 Self::served_by(&self.served.reuse);
-                return Ok(placed);
+                return Ok(Some(placed));
             }
         }
         Self::served_by(&self.served.device);
-        match self.back.allocate_mapping(bytes, align, used_for, taker) {
-            Err(error) if error.is_out_of_memory() => {
-                self.drain();
-                self.back.allocate_mapping(bytes, align, used_for, taker)
-            }
-            answer => answer,
+        self.borrow_pages(wanted.bytes);
+        let out_of_memory = |answer: &DriverResult<Placed>| {
+            answer.as_ref().is_err_and(DriverError::is_out_of_memory)
+        };
+        let mut answer = self.back.allocate_mapping(wanted);
+        if out_of_memory(&answer) {
+            self.drain();
+            answer = self.back.allocate_mapping(wanted);
         }
+        if out_of_memory(&answer) && self.relieve() > 0 {
+            answer = self.back.allocate_mapping(wanted);
+        }
+        self.look_at_fragmentation();
+        answer.map(Some)
     }
 
     /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
@@ -257,19 +451,5 @@ impl Inner {
             self.misses_since_drain.store(0, Ordering::Relaxed);
         }
         worth
-    }
-
-    #[cold]
-    pub(super) fn explain(&self, bytes: usize) -> AllocError {
-        let free = self.back.driver().memory_info().map_or(0, |info| info.free_bytes);
-        let usage = self.usage();
-        AllocError::OutOfMemory(Box::new(OutOfMemory {
-            requested_bytes: bytes,
-            live_bytes: usage.live_bytes,
-            reserved_bytes: usage.reserved_bytes,
-            largest_free_bytes: usage.largest_free_bytes,
-            device_free_bytes: free,
-            recoverable: Recoverable::default(),
-        }))
     }
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Found, Inner, Keep, MOST_IN_INBOX};
-use crate::driver::{DevicePtr, Stream};
-use crate::pool::attached;
+use super::{BelongsTo, Found, Inner, Keep, MOST_IN_INBOX};
+use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::headers::{Kind, Tag, Word};
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
@@ -14,7 +13,7 @@ use crate::pool::size_class::Class;
 use crate::pool::thread_cache::{
     Counters, Entry, LARGEST_CACHED_BYTES, Parcel, RemoteFree, ThreadCache, with_last,
 };
-use crate::resource::FreeError;
+use crate::resource::{FreeError, Resource};
 
 impl Inner {
     #[inline]
@@ -81,7 +80,8 @@ impl Inner {
         now: Word,
     ) -> bool {
         let block_bytes = found.header.bytes();
-        if block_bytes > LARGEST_CACHED_BYTES {
+        let aligned = found.offset.is_multiple_of(self.settings.alignment() as u64);
+        if block_bytes > LARGEST_CACHED_BYTES || !aligned {
             return false;
         }
         let (put, displaced) =
@@ -100,7 +100,11 @@ impl Inner {
         bytes: Option<usize>,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        let found = self.find(ptr).ok_or_else(|| self.not_a_block(ptr))?;
+        if self.has_forked() {
+            // The memory is the parent's, and so is the block.
+            return Ok(());
+        }
+        let Some(found) = self.find(ptr) else { return self.free_elsewhere(ptr, bytes, stream) };
         let now = Word(found.header.word(found.index).load(Ordering::Acquire));
         if now.kind() != Kind::Live {
             return Err(FreeError::AlreadyFree { ptr });
@@ -117,14 +121,33 @@ impl Inner {
         let freed = match known {
             Some(freed) => freed,
             None => {
-                let taker = self.taker(stream)?;
-                let attached =
-                    attached::attach(self, stream, taker.slot, self.epoch().unwrap_or(0));
+                let (taker, capture) = self.taker(stream)?;
+                let attached = self.attach(stream, taker, capture);
                 let cache = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
                 self.free_live(found, now, taker.slot, cache)
             }
         };
         if freed { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }
+    }
+
+    /// Frees what is not among the blocks of these tiers: the driver's own, a region's, or nobody's.
+    fn free_elsewhere(
+        self: &Arc<Inner>,
+        ptr: DevicePtr,
+        bytes: Option<usize>,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        if let Some(allocated_bytes) = self.direct.size_of(ptr) {
+            let _relaxed = RelaxedCalls::enter(self.back.driver());
+            let given_bytes = bytes.unwrap_or(allocated_bytes);
+            self.direct.deallocate(ptr, given_bytes, stream)?;
+            self.count(None, |counters| counters.freed(allocated_bytes));
+            return Ok(());
+        }
+        match self.region_around(ptr) {
+            Some(region) => region.deallocate(ptr, bytes, stream),
+            None => Err(self.not_a_block(ptr)),
+        }
     }
 
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
@@ -136,10 +159,7 @@ impl Inner {
         attached: Option<(&ThreadCache, &Counters)>,
     ) -> bool {
         let requested = found.requested(now);
-        let count = || match attached {
-            Some((_, counters)) => counters.freed(requested),
-            None => self.add_counters().freed(requested),
-        };
+        let count = || self.count(attached, |counters| counters.freed(requested));
         let own = attached.map(|(cache, _)| cache).filter(|cache| cache.tag == now.owner());
         if let Some(cache) = own {
             let mut put = self.put_cached(cache, found, None).is_some();
@@ -155,7 +175,7 @@ impl Inner {
             }
         }
         // Another cache's block, or none's, or one that no cache keeps. It may be freed elsewhere at this moment.
-        let has_owner = own.is_none() && now.owner() != Tag::NONE;
+        let has_owner = own.is_none() && !matches!(now.owner(), Tag::NONE | Tag::NOTED);
         let next = if has_owner { now.with(Kind::Remote) } else { Word::FREE };
         let word = found.header.word(found.index);
         // AcqRel: whoever takes the block next comes after what its user did.
@@ -163,6 +183,10 @@ impl Inner {
             return false;
         }
         count();
+        if now.owner() == Tag::NOTED {
+            self.free_noted(found, requested, stream);
+            return true;
+        }
         let freed = RemoteFree { entry: found.entry(), stream };
         if !has_owner {
             self.give_all([(stream, freed.entry)], Keep::Yes);
@@ -182,7 +206,8 @@ impl Inner {
 
     #[cold]
     pub(super) fn not_a_block(&self, ptr: DevicePtr) -> FreeError {
-        let interior = self.back.offset_of(ptr).and_then(|offset| {
+        let offset = self.back.offset_of(ptr);
+        let interior = offset.and_then(|offset| {
             let header = self.page_map.last_before(offset)?;
             let index = offset.checked_sub(header.start())? / header.block_bytes().max(1);
             let inside = index < header.blocks() as u64;
@@ -192,6 +217,8 @@ impl Inner {
         });
         match interior {
             Some(block) => FreeError::Interior { ptr, block: self.back.address_of(block) },
+            // Nobody else has addresses of the pool's own span.
+            None if offset.is_some() && self.back.has_pages() => FreeError::AlreadyFree { ptr },
             None => FreeError::Foreign { ptr },
         }
     }
@@ -255,7 +282,12 @@ impl Inner {
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
     ) {
-        let most = if keep == Keep::Yes { self.settings.global_blocks() } else { 0 };
+        let most = match (keep, self.belongs_to) {
+            // What another stream has freed must not get into the slabs of the one that is captured.
+            (_, BelongsTo::Capture) if self.back.is_captures() => usize::MAX,
+            (Keep::Yes, _) => self.settings.global_blocks(),
+            (Keep::No, _) => 0,
+        };
         let mut by_list: HashMap<(StreamSlot, Class), Vec<Entry>> = HashMap::new();
         for (stream, entry) in entries {
             self.word(entry).store(Word::FREE.0, Ordering::Relaxed);
@@ -269,14 +301,17 @@ impl Inner {
             if rest.is_empty() {
                 continue;
             }
-            let point = self.back.point(stream);
-            empty.extend(rest.into_iter().filter_map(|entry| middle.give_to_slab(entry, point)));
+            let points = self.back.points([stream]);
+            empty.extend(rest.into_iter().filter_map(|entry| middle.give_to_slab(entry, &points)));
         }
-        for EmptySlab { header, node, start, class, points } in empty {
-            self.page_map.set_all(start, class.slab_bytes(), None);
-            self.middle.lock().header_is_unused(class, header);
-            self.back.free_after(node, points);
-        }
+        empty.into_iter().for_each(|slab| self.free_slab(slab));
+    }
+
+    pub(super) fn free_slab(&self, slab: EmptySlab) {
+        let EmptySlab { header, node, start, class, points } = slab;
+        self.page_map.set_all(start, class.slab_bytes(), None);
+        self.middle.lock().header_is_unused(class, header);
+        self.back.free_after(node, points);
     }
 
     /// Gives free blocks of their own to the back.

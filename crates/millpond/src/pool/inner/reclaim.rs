@@ -10,9 +10,12 @@ use crate::pool::thread_cache::{Counters, RemoteFree, ThreadCache};
 
 impl Inner {
     pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::default());
-        self.caches.lock().counters.push(Arc::clone(&counters));
-        counters
+        let mut caches = self.caches.lock();
+        caches.unused_counters.pop().unwrap_or_else(|| {
+            let counters = Arc::new(Counters::default());
+            caches.counters.push(Arc::clone(&counters));
+            counters
+        })
     }
 
     /// A cache for this thread: one whose thread has gone, or a new one. `None`: there are no tags left.
@@ -30,12 +33,20 @@ impl Inner {
     }
 
     /// A thread has ended: its caches are emptied and wait for another.
-    pub(in crate::pool) fn detach(&self, of_thread: impl Iterator<Item = Arc<ThreadCache>>) {
+    pub(in crate::pool) fn detach(
+        &self,
+        of_thread: impl Iterator<Item = Arc<ThreadCache>>,
+        counters: Arc<Counters>,
+    ) {
+        if self.has_forked() {
+            return;
+        }
         for cache in of_thread {
             cache.orphaned.store(true, Ordering::Release);
             self.drain_cache(&cache);
             self.caches.lock().orphans.entry(cache.stream).or_default().push(cache);
         }
+        self.caches.lock().unused_counters.push(counters);
     }
 
     /// Empties a cache, whoever's it is.
@@ -60,6 +71,9 @@ impl Inner {
 
     /// Empties every cache of every thread, and the global cache, into slabs and the back.
     pub(in crate::pool) fn drain(&self) {
+        if self.has_forked() || self.back.is_captures() {
+            return;
+        }
         let all = self.caches.lock().by_tag.clone();
         // Twice: what was on its way from one cache to another has arrived after the first time.
         for cache in all.iter().chain(&all) {

@@ -1,0 +1,138 @@
+//! What is known of some blocks beyond their word: streams that use them, and who allocated them.
+//!
+//! Such a block belongs to no cache, so that the fast path of a free does not take it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Found, Inner, Keep};
+use crate::driver::{DevicePtr, Stream};
+use crate::pool::headers::{Kind, Tag, Word};
+use crate::pool::points::StreamSlot;
+use crate::pool::scope::TagUsage;
+use crate::resource::FreeError;
+
+#[derive(Debug, Default)]
+struct Note {
+    /// Streams that use the block besides the one it is freed on.
+    streams: Vec<StreamSlot>,
+    scope: Option<Arc<str>>,
+}
+
+/// `by_scope` sums `by_offset`.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    by_offset: HashMap<u64, Note>,
+    by_scope: HashMap<Arc<str>, (u64, u64)>,
+}
+
+impl Inner {
+    /// The block is used on another stream, too: after it is freed, its memory waits for that stream.
+    pub(in crate::pool) fn record_stream(
+        self: &Arc<Inner>,
+        ptr: DevicePtr,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        if ptr.is_null() || self.has_forked() {
+            return Ok(());
+        }
+        let Some(found) = self.find(ptr) else {
+            if self.direct.size_of(ptr).is_some() {
+                // The driver waits for every stream when it takes the block back.
+                return Ok(());
+            }
+            let region = self.region_around(ptr).ok_or_else(|| self.not_a_block(ptr))?;
+            return region.record_stream(ptr, stream);
+        };
+        let (taker, _) = self.taker(stream)?;
+        let noted = self.note(found, |note| {
+            if !note.streams.contains(&taker.slot) {
+                note.streams.push(taker.slot);
+            }
+        });
+        if noted { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }
+    }
+
+    /// Counts a block under the name of a scope.
+    pub(super) fn note_scope(&self, ptr: DevicePtr, bytes: usize, scope: Arc<str>) {
+        // A driver allocation of its own has no word to mark.
+        let Some(found) = self.find(ptr) else { return };
+        let noted = self.note(found, |note| note.scope = Some(Arc::clone(&scope)));
+        if noted {
+            let mut notes = self.notes.lock();
+            let (live_bytes, live_blocks) = notes.by_scope.entry(scope).or_default();
+            *live_bytes += bytes as u64;
+            *live_blocks += 1;
+        }
+    }
+
+    /// Writes something down about a live block. `false`: it is free.
+    fn note(&self, found: Found<'_>, write: impl FnOnce(&mut Note)) -> bool {
+        let word = found.header.word(found.index);
+        let mut notes = self.notes.lock();
+        let mut now = Word(word.load(Ordering::Relaxed));
+        while now.kind() == Kind::Live {
+            let noted = now.owned_by(Tag::NOTED);
+            let changed =
+                word.compare_exchange(now.0, noted.0, Ordering::AcqRel, Ordering::Relaxed);
+            match changed {
+                Ok(_) => {
+                    write(notes.by_offset.entry(found.offset).or_default());
+                    return true;
+                }
+                Err(other) => now = Word(other),
+            }
+        }
+        false
+    }
+
+    /// Gives a block back that was noted and is nobody's now.
+    pub(super) fn free_noted(&self, found: Found<'_>, requested: usize, stream: StreamSlot) {
+        let mut notes = self.notes.lock();
+        let note = notes.by_offset.remove(&found.offset).unwrap_or_default();
+        if let Some(scope) = note.scope
+            && let Some((live_bytes, live_blocks)) = notes.by_scope.get_mut(&scope)
+        {
+            *live_bytes -= requested as u64;
+            *live_blocks -= 1;
+        }
+        drop(notes);
+        if note.streams.is_empty() {
+            self.give_all([(stream, found.entry())], Keep::Yes);
+            return;
+        }
+        let streams = note.streams.into_iter().filter(|other| *other != stream).chain([stream]);
+        let points = self.back.points(streams);
+        if found.header.class.is_some() {
+            let empty = self.middle.lock().give_to_slab(found.entry(), &points);
+            if let Some(slab) = empty {
+                self.free_slab(slab);
+            }
+        } else {
+            self.page_map.set(found.offset, None);
+            self.back.free_after(found.header.node(), points);
+            self.back.header_is_unused(found.header.id);
+        }
+    }
+
+    /// What is live by the name of the scope that allocated it, the largest first.
+    pub(in crate::pool) fn live_by_tag(&self) -> Vec<TagUsage> {
+        let mut sums: HashMap<Arc<str>, (u64, u64)> = self.notes.lock().by_scope.clone();
+        for region in self.all_regions() {
+            for (scope, (bytes, blocks)) in &region.notes.lock().by_scope {
+                let sum = sums.entry(Arc::clone(scope)).or_default();
+                *sum = (sum.0 + bytes, sum.1 + blocks);
+            }
+        }
+        let usage = |(tag, (live_bytes, live_blocks)): (Arc<str>, (u64, u64))| TagUsage {
+            tag: tag.to_string(),
+            live_bytes,
+            live_blocks,
+        };
+        let mut tags: Vec<TagUsage> = sums.into_iter().map(usage).collect();
+        tags.retain(|tag| tag.live_blocks > 0);
+        tags.sort_by(|a, b| b.live_bytes.cmp(&a.live_bytes).then(a.tag.cmp(&b.tag)));
+        tags
+    }
+}

@@ -1,0 +1,270 @@
+//! Parts of a pool that are kept apart: dedicated regions, and the memory of captures.
+//!
+//! Each is a set of tiers of its own, with addresses of its own, which the pool finds by address. They share memory with the
+//! pool by lending each other pages that nobody needs.
+
+use std::sync::Arc;
+
+use super::allocate::Patience;
+use super::{BelongsTo, Inner, InnerOptions};
+use crate::driver::{
+    Call, CaptureId, CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult,
+    PhysicalProperties, Stream, StreamId,
+};
+use crate::pool::back::{Taker, Wanted};
+use crate::pool::bins::STEP_BYTES;
+use crate::pool::heap::Use;
+use crate::pool::points::Points;
+use crate::resource::AllocError;
+
+/// All regions of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Regions(Vec<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    inner: Arc<Inner>,
+    /// Whose work is captured, for a region of a capture.
+    capture: Option<(CaptureId, StreamId)>,
+    /// Given up: after these points of the pool's streams what is free goes to the pool, and the region with its last block.
+    given_up: Option<Points>,
+}
+
+impl Inner {
+    /// A part of the pool for a purpose of its own.
+    pub(in crate::pool) fn add_region(
+        self: &Arc<Inner>,
+        properties: PhysicalProperties,
+        keep_bytes: u64,
+    ) -> DriverResult<Arc<Inner>> {
+        let region = self.new_region(BelongsTo::Region, properties)?;
+        region.back.set_keep_bytes(keep_bytes);
+        let kept = Kept { inner: Arc::clone(&region), capture: None, given_up: None };
+        self.regions.lock().0.push(kept);
+        Ok(region)
+    }
+
+    fn new_region(
+        self: &Arc<Inner>,
+        belongs_to: BelongsTo,
+        properties: PhysicalProperties,
+    ) -> DriverResult<Arc<Inner>> {
+        let options = InnerOptions {
+            belongs_to,
+            parent: Arc::downgrade(self),
+            properties,
+            config: self.settings.get(),
+        };
+        let driver = Arc::clone(self.back.driver().driver());
+        Ok(Arc::new(Inner::new(driver, options)?))
+    }
+
+    /// Takes so much memory from the driver now, to have it later.
+    pub(in crate::pool) fn fetch(&self, bytes: u64) -> Result<(), AllocError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let wanted = Wanted {
+            bytes: bytes.next_multiple_of(STEP_BYTES),
+            align: STEP_BYTES,
+            used_for: Use::Block,
+            taker: Taker::NOBODY,
+        };
+        match self.allocate_range(wanted, Patience::Some) {
+            Ok(placed) => {
+                let placed = placed.expect("patient requests are served or fail");
+                self.back.free_after(placed.node, Points::default());
+                if let Some(header) = placed.header {
+                    self.back.header_is_unused(header);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_out_of_memory() => Err(self.explain(bytes as usize)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A block for work that is being captured: from memory that serves nothing else until the capture is given up.
+    pub(super) fn allocate_captured(
+        self: &Arc<Inner>,
+        bytes: usize,
+        stream: Stream,
+        capture: CaptureState,
+        patience: Patience,
+    ) -> Result<DevicePtr, AllocError> {
+        let CaptureState::Active(capture) = capture else {
+            let kind = DriverErrorKind::CaptureInvalidated;
+            return Err(DriverError::new(Call::CaptureState, kind).into());
+        };
+        let id = (capture, self.back.driver().stream_id(stream)?);
+        let known = self.regions.lock().0.iter().find_map(|kept| {
+            (kept.capture == Some(id) && kept.given_up.is_none()).then(|| Arc::clone(&kept.inner))
+        });
+        let region = match known {
+            Some(region) => region,
+            None => {
+                let region = self.new_region(BelongsTo::Capture, self.back.properties())?;
+                let inner = Arc::clone(&region);
+                self.regions.lock().0.push(Kept { inner, capture: Some(id), given_up: None });
+                region
+            }
+        };
+        region.allocate_attaching(bytes, stream, patience)
+    }
+
+    /// Gives a capture's memory up, at a point of a stream that comes after every launch of its graph.
+    pub(in crate::pool) fn release_capture(
+        self: &Arc<Inner>,
+        capture: CaptureId,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        if self.has_forked() {
+            return Ok(());
+        }
+        let (taker, _) = self.taker(stream)?;
+        let points = self.back.points([taker.slot]);
+        // With one stream nothing is recorded by itself; these points are looked at later.
+        self.back.record(taker.slot);
+        for kept in &mut self.regions.lock().0 {
+            if kept.capture.is_some_and(|(id, _)| id == capture) && kept.given_up.is_none() {
+                kept.given_up = Some(points.clone());
+            }
+        }
+        self.sweep_regions(Sweep::WithoutWaiting);
+        Ok(())
+    }
+
+    /// A region is given up by whoever dedicated it. Its memory goes when its last block does.
+    pub(in crate::pool) fn give_up_region(&self, region: &Arc<Inner>) {
+        region.back.set_keep_bytes(0);
+        for kept in &mut self.regions.lock().0 {
+            if Arc::ptr_eq(&kept.inner, region) {
+                kept.given_up = Some(Points::default());
+            }
+        }
+        self.sweep_regions(Sweep::WithoutWaiting);
+    }
+
+    /// Takes over what regions that were given up no longer use.
+    pub(super) fn sweep_regions(&self, sweep: Sweep) {
+        let given_up: Vec<(Arc<Inner>, Points)> = {
+            let regions = self.regions.lock();
+            let of = |kept: &Kept| Some((Arc::clone(&kept.inner), kept.given_up.clone()?));
+            regions.0.iter().filter_map(of).collect()
+        };
+        for (region, points) in given_up {
+            if !self.back.has_passed(&points, sweep == Sweep::Waiting) {
+                continue;
+            }
+            if region.back.is_captures() {
+                region.back.end_capture();
+            }
+            region.drain();
+            self.take_over_pages(&region);
+            if region.own_usage().live_blocks > 0 {
+                continue;
+            }
+            let gone = {
+                let mut regions = self.regions.lock();
+                let at = regions.0.iter().position(|kept| Arc::ptr_eq(&kept.inner, &region));
+                at.map(|at| regions.0.swap_remove(at))
+            };
+            // The driver is told without the lock.
+            drop(gone);
+        }
+    }
+
+    fn take_over_pages(&self, region: &Inner) {
+        if region.back.properties() == self.back.properties() {
+            self.back.adopt(region.back.lend(usize::MAX));
+        }
+        region.back.trim();
+    }
+
+    /// Takes pages that nobody needs from the pool whose region this is, before the driver is asked for new ones.
+    pub(super) fn borrow_pages(&self, bytes: u64) {
+        let Some(parent) = self.parent.upgrade() else { return };
+        let page_bytes = self.back.driver().device().granularity_bytes as u64;
+        if parent.back.properties() == self.back.properties() {
+            self.back.adopt(parent.back.lend(bytes.div_ceil(page_bytes) as usize + 1));
+        }
+    }
+
+    /// Gives back whatever the pool and its regions do not use, because one of them has nothing left. Returns how many bytes,
+    /// so that nobody tries again in vain.
+    pub(super) fn relieve(&self) -> usize {
+        let parent = self.parent.upgrade();
+        let root = parent.as_deref().unwrap_or(self);
+        let reserved = root.release_reserve();
+        let alone = root.regions.lock().0.is_empty();
+        if alone && root.back.has_pages() && self.direct_is_unused() {
+            // Its own pages the pool can move: giving them back would gain nothing.
+            return reserved;
+        }
+        reserved + root.release_unused()
+    }
+
+    fn direct_is_unused(&self) -> bool {
+        self.settings.direct_above() == usize::MAX
+    }
+
+    /// Gives back everything that nobody uses, waiting for work where needed; returns how many bytes.
+    pub(in crate::pool) fn release_unused(&self) -> usize {
+        if self.has_forked() {
+            return 0;
+        }
+        self.sweep_regions(Sweep::Waiting);
+        let mut released = 0;
+        for region in self.all_regions() {
+            region.drain();
+            released += region.back.trim();
+        }
+        self.drain();
+        (released + self.back.trim()) as usize
+    }
+
+    /// Gives back everything that nobody holds, what was set aside too.
+    pub(in crate::pool) fn trim(&self) -> usize {
+        if self.has_forked() {
+            return 0;
+        }
+        self.release_reserve();
+        self.release_unused()
+    }
+
+    /// Checks what must hold while nobody calls. Slow.
+    pub(in crate::pool) fn assert_valid(&self) {
+        self.back.assert_valid();
+        self.all_regions().iter().for_each(|region| region.back.assert_valid());
+    }
+
+    /// The region in whose memory an address lies.
+    pub(super) fn region_around(&self, ptr: DevicePtr) -> Option<Arc<Inner>> {
+        let around = |region: &Arc<Inner>| {
+            let own_addresses = region.back.has_pages() && region.back.offset_of(ptr).is_some();
+            own_addresses || region.find(ptr).is_some()
+        };
+        self.all_regions().into_iter().find(around)
+    }
+
+    pub(super) fn all_regions(&self) -> Vec<Arc<Inner>> {
+        self.regions.lock().0.iter().map(|kept| Arc::clone(&kept.inner)).collect()
+    }
+
+    /// Captures whose memory was not given up.
+    pub(in crate::pool) fn captures(&self) -> Vec<CaptureId> {
+        let regions = self.regions.lock();
+        let kept = regions.0.iter().filter(|kept| kept.given_up.is_none());
+        let mut captures: Vec<CaptureId> = kept.filter_map(|kept| Some(kept.capture?.0)).collect();
+        captures.sort_unstable();
+        captures.dedup();
+        captures
+    }
+}
+
+/// Whether to wait for work that may still use a region that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sweep {
+    WithoutWaiting,
+    Waiting,
+}

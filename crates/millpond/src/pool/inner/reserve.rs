@@ -1,0 +1,116 @@
+//! Blocks set aside before they are needed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::allocate::Patience;
+use super::{BelongsTo, Inner};
+use crate::driver::DriverResult;
+use crate::pool::back::Taker;
+use crate::pool::points::Points;
+use crate::pool::size_class::{Class, LARGEST_BYTES};
+use crate::pool::thread_cache::Entry;
+use crate::resource::AllocError;
+
+impl Inner {
+    /// Sets `count` blocks for requests of `bytes` aside: all of them, or none.
+    pub(in crate::pool) fn preallocate(
+        self: &Arc<Inner>,
+        bytes: usize,
+        count: usize,
+    ) -> Result<(), AllocError> {
+        if self.has_forked() {
+            return Err(AllocError::Forked);
+        }
+        debug_assert_ne!(self.belongs_to, BelongsTo::Capture);
+        if bytes == 0 || count == 0 {
+            return Ok(());
+        }
+        let block_bytes = self.checked_block_bytes(bytes)?;
+        let set_aside = if block_bytes <= LARGEST_BYTES as u64 {
+            self.reserve_small(Class::of(block_bytes as usize), count)
+        } else {
+            self.reserve_large(block_bytes, count)
+        };
+        set_aside.map_err(
+            |error| {
+                if error.is_out_of_memory() { self.explain(bytes) } else { error.into() }
+            },
+        )
+    }
+
+    fn reserve_small(&self, class: Class, count: usize) -> DriverResult<()> {
+        let mut missing = count;
+        loop {
+            missing -= self.middle.lock().reserve_small(class, missing);
+            if missing == 0 {
+                return Ok(());
+            }
+            if let Err(error) = self.add_slab(class, Taker::NOBODY, Patience::Some) {
+                let entries = self.middle.lock().take_reserved_small(class, count - missing);
+                self.return_reserved(entries);
+                return Err(error);
+            }
+        }
+    }
+
+    fn reserve_large(&self, block_bytes: u64, count: usize) -> DriverResult<()> {
+        let mut entries = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.place_large(block_bytes, Taker::NOBODY, Patience::Some) {
+                Ok(entry) => entries.push(entry.expect("patient requests are served or fail")),
+                Err(error) => {
+                    self.return_reserved(entries);
+                    return Err(error);
+                }
+            }
+        }
+        let mut middle = self.middle.lock();
+        for entry in entries {
+            middle.reserve_large(block_bytes, entry);
+        }
+        // Relaxed: whoever does not see it yet takes memory from elsewhere.
+        self.reserved_large.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A block of exactly this size that was set aside.
+    #[inline]
+    pub(super) fn take_reserved_large(&self, block_bytes: u64) -> Option<Entry> {
+        if self.reserved_large.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let alignment = self.settings.alignment() as u64;
+        let entry = self.middle.lock().take_reserved_large(block_bytes, alignment)?;
+        self.reserved_large.fetch_sub(1, Ordering::Relaxed);
+        Self::served_by(&self.served.reserve);
+        Some(entry)
+    }
+
+    /// Gives everything that was set aside to those who need memory now; returns how many bytes that is.
+    pub(super) fn release_reserve(&self) -> usize {
+        let entries = self.middle.lock().drain_reserve();
+        self.reserved_large.store(0, Ordering::Relaxed);
+        let bytes = |entry: &Entry| self.page_map.header(entry.header).block_bytes();
+        let released: u64 = entries.iter().map(bytes).sum();
+        self.return_reserved(entries);
+        released as usize
+    }
+
+    /// Nobody has used these blocks: there is nothing to wait for.
+    fn return_reserved(&self, entries: Vec<Entry>) {
+        for entry in entries {
+            let header = self.page_map.header(entry.header);
+            if header.class.is_some() {
+                let empty = self.middle.lock().give_to_slab(entry, &Points::default());
+                if let Some(slab) = empty {
+                    self.free_slab(slab);
+                }
+            } else {
+                self.page_map.set(entry.offset, None);
+                self.back.free_after(header.node(), Points::default());
+                self.back.header_is_unused(entry.header);
+            }
+        }
+    }
+}
