@@ -310,3 +310,18 @@ fn caches_are_trimmed_and_everything_unused_is_released() {
     );
     pool.deallocate(held, 3 << 20, stream).unwrap();
 }
+
+/// A request that nothing could serve is in no count, so that statistics can be reset before it and read after it.
+#[test]
+fn statistics_count_what_was_served() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    for _ in 0..2 {
+        pool.allocate(1000, stream).unwrap();
+    }
+    pool.reset_stats();
+    assert!(pool.allocate(1 << 40, stream).is_err());
+    let stats = pool.stats();
+    assert_eq!((stats.allocation_count, stats.cache_hits, stats.cache_misses), (0, 0, 0));
+}

@@ -103,9 +103,6 @@ impl Inner {
         let block_bytes = in_steps(bytes).filter(|size| *size < MOST_BYTES);
         let block_bytes = block_bytes.ok_or(AllocError::TooLarge { bytes })?;
         let cache = attached.map(|(cache, _)| cache);
-        if let Some((_, counters)) = attached {
-            counters.missed();
-        }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
             .and_then(|cache| self.take_cached(cache, bytes));
@@ -117,7 +114,10 @@ impl Inner {
         match offset {
             Ok(offset) => {
                 match attached {
-                    Some((_, counters)) => counters.allocated(bytes),
+                    Some((_, counters)) => {
+                        counters.missed();
+                        counters.allocated(bytes);
+                    }
                     None => self.add_counters().allocated(bytes),
                 }
                 Ok(self.back.address_of(offset))
