@@ -325,3 +325,18 @@ fn statistics_count_what_was_served() {
     let stats = pool.stats();
     assert_eq!((stats.allocation_count, stats.cache_hits, stats.cache_misses), (0, 0, 0));
 }
+
+/// Two blocks of their own meet in one of the stretches by which addresses are looked up.
+#[test]
+fn a_free_inside_a_block_is_told_apart_right_before_the_next() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    let bytes = 33_280;
+    let blocks: Vec<_> = (0..8).map(|_| pool.allocate(bytes, stream).unwrap()).collect();
+    for block in blocks {
+        let ptr = block.offset(bytes - 1);
+        let answer = pool.deallocate_unsized(ptr, stream);
+        assert_eq!(answer, Err(FreeError::Interior { ptr, block }));
+    }
+}
