@@ -19,10 +19,10 @@ use millpond::{Driver, Resource};
 
 pub use bad_frees::{bad_frees, empty_blocks};
 pub use failures::every_call_failing;
-pub use lab::{Lab, Wrong, simulated};
+pub use lab::{Block, CAPACITY_BYTES, Lab, STREAMS, Wrong, simulated};
 pub use limits::{coalesces, oom_complete, out_of_memory, returns_upstream, reuses_across_streams};
 pub use program::{programs, programs_until};
-pub use seeds::{Seeds, replay_command};
+pub use seeds::{Seeds, replay_command, runner};
 pub use threads::threads;
 
 /// What a resource promises beyond the basic rules.

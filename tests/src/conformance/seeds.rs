@@ -38,7 +38,7 @@ pub fn replay_command(subject: &str, check: &str, seed: u64) -> String {
 }
 
 /// A generator that gives the same for the same seed.
-pub(crate) fn runner(seed: u64) -> TestRunner {
+pub fn runner(seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
