@@ -340,3 +340,22 @@ fn a_free_inside_a_block_is_told_apart_right_before_the_next() {
         assert_eq!(answer, Err(FreeError::Interior { ptr, block }));
     }
 }
+
+/// A batch from a slab is no way around what a thread may keep.
+#[test]
+fn thread_caches_that_are_off_keep_nothing() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    for off in [
+        PoolConfig { thread_cache_max_blocks: 0, ..PoolConfig::default() },
+        PoolConfig { thread_cache_max_bytes: 0, ..PoolConfig::default() },
+    ] {
+        pool.set_config(off).unwrap();
+        let blocks: Vec<_> = (0..100).map(|_| pool.allocate(1000, stream).unwrap()).collect();
+        for block in blocks {
+            pool.deallocate(block, 1000, stream).unwrap();
+        }
+        assert_eq!(pool.stats().cache_hits, 0, "{off:?}");
+    }
+}

@@ -134,14 +134,17 @@ impl Inner {
         cache: Option<&ThreadCache>,
     ) -> DriverResult<u64> {
         let class = Class::of(bytes);
-        let mut batch = self.middle.lock().take(class, taker.slot, self.settings.batch());
+        let bounds = self.settings.bounds();
+        // One for the caller, the rest for the cache.
+        let most = self.settings.batch().min(bounds.blocks + 1);
+        let mut batch = self.middle.lock().take(class, taker.slot, most);
         if batch.entries.is_empty() && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
             batch = self.middle.lock().take_from_others(class);
         }
         if batch.entries.is_empty() {
             match self.add_slab(class, taker) {
-                Ok(()) => batch = self.middle.lock().take(class, taker.slot, self.settings.batch()),
+                Ok(()) => batch = self.middle.lock().take(class, taker.slot, most),
                 // Memory is out, but a block that another stream has freed will do.
                 Err(error) if error.is_out_of_memory() => {
                     batch = self.middle.lock().take_from_others(class);
@@ -164,8 +167,10 @@ impl Inner {
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.word(entry).store(Word::live(bytes, tag).0, Ordering::Relaxed);
         let with_words: Vec<_> = entries.iter().map(|entry| (*entry, self.word(*entry))).collect();
-        if !cache.is_some_and(|cache| cache.fill(class, &with_words)) {
-            self.give_small(entries.into_iter().map(|entry| (taker.slot, entry)), Keep::Yes);
+        let filled = cache.map_or(0, |cache| cache.fill(class, &with_words, bounds));
+        if filled < entries.len() {
+            let rest = entries.into_iter().skip(filled);
+            self.give_small(rest.map(|entry| (taker.slot, entry)), Keep::Yes);
         }
         Ok(entry.offset)
     }
