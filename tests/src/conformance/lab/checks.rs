@@ -1,5 +1,7 @@
 //! What must be true of the resource, the model and the device: after each step, and at the end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use millpond::Stream;
 use millpond::driver::Driver;
 
@@ -8,7 +10,8 @@ use super::{CAPACITY_BYTES, Lab, MOST_EVENTS_KEPT, Wrong};
 impl Lab {
     /// The resource's account, the model and the driver's own books agree.
     pub fn check_books(&self) -> Result<(), Wrong> {
-        let usage = self.resource().usage();
+        let usage = catch_unwind(AssertUnwindSafe(|| self.resource().usage()))
+            .map_err(|_| "the resource's own checks failed, as was said above")?;
         let live = self.live_bytes();
         if (usage.live_bytes, usage.live_blocks) != (live, self.blocks.len()) {
             return Err(format!(
