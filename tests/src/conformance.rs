@@ -11,6 +11,7 @@ mod limits;
 mod program;
 mod seeds;
 mod threads;
+mod troubles;
 
 use std::sync::Arc;
 
@@ -19,11 +20,12 @@ use millpond::{Driver, Resource};
 
 pub use bad_frees::{bad_frees, empty_blocks};
 pub use failures::every_call_failing;
-pub use lab::{Lab, Wrong, simulated};
+pub use lab::{Block, CAPACITY_BYTES, Lab, STREAMS, Wrong, simulated};
 pub use limits::{coalesces, oom_complete, out_of_memory, returns_upstream, reuses_across_streams};
 pub use program::{programs, programs_until};
-pub use seeds::{Seeds, replay_command};
+pub use seeds::{Seeds, replay_command, runner};
 pub use threads::threads;
+pub use troubles::troubled_programs;
 
 /// What a resource promises beyond the basic rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub fn with_replay(outcome: Result<(), Wrong>, subject: &Subject, check: &str) {
 
 /// The tests of one resource: `conformance!(name, |driver| Ok(Resource::new(driver)), Promises { … })`.
 ///
-/// An optional last argument is the number of seeded programs to run, instead of 1,000.
+/// An optional last argument is the number of seeded programs to run, instead of 1,000, and of those on devices that go wrong.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $make:expr, $promises:expr) => {
@@ -96,6 +98,12 @@ macro_rules! conformance {
             #[test]
             fn programs() {
                 suite::with_replay(suite::programs(&SUBJECT, $programs), &SUBJECT, "programs");
+            }
+
+            #[test]
+            fn troubled_programs() {
+                let outcome = suite::troubled_programs(&SUBJECT, $programs);
+                suite::with_replay(outcome, &SUBJECT, "troubled_programs");
             }
         }
     };

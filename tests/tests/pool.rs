@@ -3,10 +3,10 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use millpond::driver::{DevicePtr, Driver, DriverResult, Kernel, Stream, StreamFlags, Touch};
+use millpond::driver::{Call, DevicePtr, Driver, DriverResult, Kernel, Stream, StreamFlags, Touch};
 use millpond::pool::{OpenError, Pool, PoolConfig};
-use millpond::{FreeError, Resource};
-use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
+use millpond::{AllocError, FreeError, Resource, Usage};
+use millpond_sim::{Fault, Profile, RunOrder, SimGpu, SimOptions};
 use millpond_tests::conformance;
 use millpond_tests::conformance::Promises;
 
@@ -44,9 +44,35 @@ fn without_caches(driver: Arc<dyn Driver>) -> DriverResult<Pool> {
     made(Pool::with_config(driver, config))
 }
 
-conformance!(pool_without_caches, without_caches, POOL, 500);
-conformance!(pool, |driver| with_slack(driver, 0.15), POOL, 2_000);
-conformance!(pool_without_slack, |driver| with_slack(driver, 0.0), POOL, 2_000);
+/// A pool that checks itself whenever it is asked for its account, as the suite does after every step.
+struct Checked(Pool);
+
+impl Resource for Checked {
+    fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        self.0.allocate(bytes, stream)
+    }
+
+    fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError> {
+        self.0.deallocate(ptr, bytes, stream)
+    }
+
+    fn usage(&self) -> Usage {
+        self.0.assert_valid();
+        self.0.usage()
+    }
+
+    fn trim(&self) -> usize {
+        self.0.trim()
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.driver()
+    }
+}
+
+conformance!(pool_without_caches, |driver| without_caches(driver).map(Checked), POOL, 2_000);
+conformance!(pool, |driver| with_slack(driver, 0.15).map(Checked), POOL, 10_000);
+conformance!(pool_without_slack, |driver| with_slack(driver, 0.0).map(Checked), POOL, 2_000);
 
 fn gpu(run_order: RunOrder, seed: u64) -> Arc<SimGpu> {
     let profile = Profile::named("p100-16g").unwrap();
@@ -317,4 +343,73 @@ fn caches_are_trimmed_and_everything_unused_is_released() {
         "the held block was not touched"
     );
     pool.deallocate(held, 3 << 20, stream).unwrap();
+}
+
+/// A request that nothing could serve is in no count, so that statistics can be reset before it and read after it.
+#[test]
+fn statistics_count_what_was_served() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    for _ in 0..2 {
+        pool.allocate(1000, stream).unwrap();
+    }
+    pool.reset_stats();
+    assert!(pool.allocate(1 << 40, stream).is_err());
+    let stats = pool.stats();
+    assert_eq!((stats.allocation_count, stats.cache_hits, stats.cache_misses), (0, 0, 0));
+}
+
+/// Two blocks of their own meet in one of the stretches by which addresses are looked up.
+#[test]
+fn a_free_inside_a_block_is_told_apart_right_before_the_next() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    let bytes = 33_280;
+    let blocks: Vec<_> = (0..8).map(|_| pool.allocate(bytes, stream).unwrap()).collect();
+    for block in blocks {
+        let ptr = block.offset(bytes - 1);
+        let answer = pool.deallocate_unsized(ptr, stream);
+        assert_eq!(answer, Err(FreeError::Interior { ptr, block }));
+    }
+}
+
+/// A batch from a slab is no way around what a thread may keep.
+#[test]
+fn thread_caches_that_are_off_keep_nothing() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    for off in [
+        PoolConfig { thread_cache_max_blocks: 0, ..PoolConfig::default() },
+        PoolConfig { thread_cache_max_bytes: 0, ..PoolConfig::default() },
+    ] {
+        pool.set_config(off.clone()).unwrap();
+        let blocks: Vec<_> = (0..100).map(|_| pool.allocate(1000, stream).unwrap()).collect();
+        for block in blocks {
+            pool.deallocate(block, 1000, stream).unwrap();
+        }
+        assert_eq!(pool.stats().cache_hits, 0, "{off:?}");
+    }
+}
+
+/// A mapping fails halfway and cannot be undone: its addresses wait until it can, and nobody is sent there.
+#[test]
+fn what_cannot_be_unmapped_is_in_nobodys_way() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu.clone()).unwrap();
+    gpu.set_faults(&[Fault::All(Call::SetAccess), Fault::All(Call::Unmap)]);
+    pool.allocate(7 << 20, stream).unwrap_err();
+    pool.assert_valid();
+    gpu.set_faults(&[]);
+    let block = pool.allocate(7 << 20, stream).unwrap();
+    pool.assert_valid();
+    assert_eq!(pool.usage().reserved_bytes, gpu.held().device_bytes());
+    pool.deallocate(block, 7 << 20, stream).unwrap();
+    pool.trim();
+    assert_eq!((pool.usage().reserved_bytes, gpu.held().device_bytes()), (0, 0));
+    drop(pool);
+    assert_eq!(gpu.held().reservations, 0);
 }

@@ -1,12 +1,15 @@
 //! A resource, a device, and a model of what must be true of both.
 
+mod checks;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::driver::{
-    DevicePtr, Driver, DriverError, EventTiming, Held, Kernel, Stream, StreamFlags, StreamId, Touch,
+    DevicePtr, Driver, DriverError, DriverResult, EventTiming, Held, Kernel, Stream, StreamFlags,
+    StreamId, Touch,
 };
 use millpond::resource::ALIGNMENT;
 use millpond::{AllocError, FreeError, Resource};
@@ -18,10 +21,10 @@ use super::Subject;
 pub type Wrong = String;
 
 /// The device's memory in every check: small, so that it runs out quickly.
-pub(crate) const CAPACITY_BYTES: usize = 256 << 20;
+pub const CAPACITY_BYTES: usize = 256 << 20;
 
 /// Streams that programs use. The first is the legacy default stream, the second the thread's own.
-pub(crate) const STREAMS: usize = 5;
+pub const STREAMS: usize = 5;
 
 /// Bytes at either end of a block that really hold data.
 const EDGE_BYTES: usize = 256;
@@ -59,6 +62,8 @@ pub struct Lab {
     held_before: Held,
     next_tag: u32,
     peak_live_bytes: usize,
+    /// Several threads call: the peak that the resource speaks of may be higher than it was.
+    several_threads: bool,
     /// Driver calls that the resource has made.
     calls: u64,
 }
@@ -86,6 +91,15 @@ impl Lab {
         seed: u64,
         faults: &[Fault],
     ) -> Result<Result<Lab, DriverError>, Wrong> {
+        Lab::made_by(seed, faults, subject.make)
+    }
+
+    /// As [`with_faults`](Self::with_faults), with a resource that is made in a way of its own.
+    pub fn made_by(
+        seed: u64,
+        faults: &[Fault],
+        make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<Box<dyn Resource>>,
+    ) -> Result<Result<Lab, DriverError>, Wrong> {
         let gpu = Arc::new(test_gpu(seed));
         let driver: Arc<dyn Driver> = gpu.clone();
         let sums = driver.alloc(MOST_SUMS * 8).expect("the device is empty");
@@ -95,7 +109,7 @@ impl Lab {
         }
         let held_before = driver.held();
         gpu.set_faults(faults);
-        let made = (subject.make)(driver);
+        let made = make(driver);
         gpu.arm_faults(false);
         let resource = match made {
             Ok(resource) => resource,
@@ -114,6 +128,7 @@ impl Lab {
             held_before,
             next_tag: 1,
             peak_live_bytes: 0,
+            several_threads: false,
         }))
     }
 
@@ -132,6 +147,11 @@ impl Lab {
         self.blocks.values().map(|block| block.bytes).sum()
     }
 
+    /// The held blocks, by address.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.values()
+    }
+
     /// Pages of 2 MiB that held blocks touch.
     pub fn pages_touched(&self) -> usize {
         let pages =
@@ -145,8 +165,18 @@ impl Lab {
         Some(self.blocks[ptr].clone())
     }
 
+    /// From now on several threads call the resource.
+    pub fn has_several_threads(&mut self) {
+        self.several_threads = true;
+    }
+
+    /// The resource has been told to count its peak anew.
+    pub fn peak_begins_anew(&mut self) {
+        self.peak_live_bytes = self.live_bytes();
+    }
+
     /// Calls into the resource, the only ones that injected failures may hit.
-    fn calling<T>(&mut self, call: impl FnOnce(&dyn Resource) -> T) -> T {
+    pub fn calling<T>(&mut self, call: impl FnOnce(&dyn Resource) -> T) -> T {
         let before = self.gpu.counted_calls();
         self.gpu.arm_faults(true);
         let answer = call(self.resource());
@@ -163,8 +193,18 @@ impl Lab {
         bytes: usize,
         stream: usize,
     ) -> Result<Result<DevicePtr, AllocError>, Wrong> {
+        self.allocate_by(bytes, stream, |resource, handle| resource.allocate(bytes, handle))
+    }
+
+    /// As [`allocate`](Self::allocate), by a call that is given.
+    pub fn allocate_by(
+        &mut self,
+        bytes: usize,
+        stream: usize,
+        call: impl FnOnce(&dyn Resource, Stream) -> Result<DevicePtr, AllocError>,
+    ) -> Result<Result<DevicePtr, AllocError>, Wrong> {
         let handle = self.stream(stream);
-        let ptr = match self.calling(|resource| resource.allocate(bytes, handle)) {
+        let ptr = match self.calling(|resource| call(resource, handle)) {
             Ok(ptr) => ptr,
             Err(error) => {
                 self.check_books()?;
@@ -205,9 +245,20 @@ impl Lab {
 
     /// Frees a block on a stream, ordered after all use of it. The inner error is the resource's.
     pub fn free(&mut self, block: &Block, stream: usize) -> Result<Result<(), FreeError>, Wrong> {
+        let (ptr, bytes) = (block.ptr, block.bytes);
+        self.free_by(block, stream, |resource, handle| resource.deallocate(ptr, bytes, handle))
+    }
+
+    /// As [`free`](Self::free), by a call that is given.
+    pub fn free_by(
+        &mut self,
+        block: &Block,
+        stream: usize,
+        call: impl FnOnce(&dyn Resource, Stream) -> Result<(), FreeError>,
+    ) -> Result<Result<(), FreeError>, Wrong> {
         self.read(block, stream)?;
         let handle = self.stream(stream);
-        let answer = self.calling(|resource| resource.deallocate(block.ptr, block.bytes, handle));
+        let answer = self.calling(|resource| call(resource, handle));
         if answer.is_ok() {
             self.blocks.remove(&block.ptr);
             self.order.retain(|ptr| *ptr != block.ptr);
@@ -218,8 +269,13 @@ impl Lab {
 
     /// Gives back what nobody holds.
     pub fn trim(&mut self) -> Result<(), Wrong> {
+        self.trim_by(|resource| resource.trim())
+    }
+
+    /// As [`trim`](Self::trim), by a call that is given and says how many bytes it gave back.
+    pub fn trim_by(&mut self, call: impl FnOnce(&dyn Resource) -> usize) -> Result<(), Wrong> {
         let before = self.resource().usage().reserved_bytes;
-        let given_back = self.calling(|resource| resource.trim());
+        let given_back = self.calling(call);
         let after = self.resource().usage().reserved_bytes;
         if before - after.min(before) != given_back {
             return Err(format!(
@@ -318,112 +374,12 @@ impl Lab {
         Ok(())
     }
 
-    fn driver_says<T>(
-        &self,
-        call: impl FnOnce(&SimGpu) -> millpond::driver::DriverResult<T>,
-    ) -> Result<T, Wrong> {
+    fn driver_says<T>(&self, call: impl FnOnce(&SimGpu) -> DriverResult<T>) -> Result<T, Wrong> {
         call(&self.gpu).map_err(|error| {
             let findings: Vec<String> =
                 self.gpu.findings().iter().map(ToString::to_string).collect();
             format!("the device answers a right call with: {error}; {}", findings.join("; "))
         })
-    }
-
-    /// The resource's account, the model and the driver's own books agree.
-    pub fn check_books(&self) -> Result<(), Wrong> {
-        let usage = self.resource().usage();
-        let live = self.live_bytes();
-        if (usage.live_bytes, usage.live_blocks) != (live, self.blocks.len()) {
-            return Err(format!(
-                "the resource says {} bytes in {} blocks are live, but it is {live} in {}",
-                usage.live_bytes,
-                usage.live_blocks,
-                self.blocks.len()
-            ));
-        }
-        let held = self.gpu.held().total_bytes() - self.held_before.total_bytes();
-        if usage.reserved_bytes != held {
-            return Err(format!(
-                "the resource says {} bytes are reserved, but the driver counts {held}",
-                usage.reserved_bytes
-            ));
-        }
-        if usage.driver_calls != self.calls {
-            return Err(format!(
-                "the resource says it made {} driver calls, but the driver counts {}",
-                usage.driver_calls, self.calls
-            ));
-        }
-        if usage.reserved_bytes < usage.live_bytes
-            || usage.peak_live_bytes != self.peak_live_bytes
-            || !(usage.reserved_bytes..=CAPACITY_BYTES * 8).contains(&usage.peak_reserved_bytes)
-        {
-            let peak = self.peak_live_bytes;
-            return Err(format!(
-                "the account is wrong (at most {peak} bytes were live): {usage:?}"
-            ));
-        }
-        self.check_findings()
-    }
-
-    fn check_findings(&self) -> Result<(), Wrong> {
-        match self.gpu.findings().first() {
-            Some(finding) => Err(finding.to_string()),
-            None => Ok(()),
-        }
-    }
-
-    /// Runs everything, and checks every sum the device computed.
-    pub fn settle(&mut self) -> Result<(), Wrong> {
-        self.driver_says(|gpu| gpu.synchronize_device())?;
-        self.check_findings()?;
-        let mut bytes = vec![0; self.expected.len() * 8];
-        self.driver_says(|gpu| gpu.copy_to_host(&mut bytes, self.sums, Stream::LEGACY))?;
-        for expected in self.expected.drain(..) {
-            let at = expected.slot * 8;
-            let sum = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-            if sum != expected.sum {
-                return Err(format!("{} changed while it was held", expected.what));
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees everything, and checks that nothing is left: after `trim` if the resource promises that, and
-    /// in any case when it is gone.
-    pub fn close(mut self, returns_upstream: bool) -> Result<(), Wrong> {
-        while let Some(block) = self.block(0) {
-            let stream = *block.used_on.first().expect("used where it was allocated");
-            let injected = self.gpu.injected_faults();
-            if let Err(error) = self.free(&block, stream)?
-                && self.gpu.injected_faults() == injected
-            {
-                return Err(format!("the last free failed: {error}"));
-            }
-        }
-        self.settle()?;
-        let injected = self.gpu.injected_faults();
-        self.trim()?;
-        if self.gpu.injected_faults() > injected {
-            self.trim()?;
-        }
-        let left = self.resource().usage().reserved_bytes;
-        if returns_upstream && left > 0 {
-            return Err(format!("nothing is held, but trim leaves {left} bytes reserved"));
-        }
-        let events = self.gpu.held().events - self.held_before.events;
-        if events > MOST_EVENTS_KEPT {
-            return Err(format!("nothing is held, but {events} events are left"));
-        }
-        self.resource = None;
-        let held = self.gpu.held();
-        if held != self.held_before {
-            return Err(format!(
-                "the resource is gone and left something behind: {held:?} instead of {:?}",
-                self.held_before
-            ));
-        }
-        self.settle()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Programs of operations, made at random and cut down when they fail.
 
+use std::cell::Cell;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -48,7 +50,7 @@ fn sizes() -> impl Strategy<Value = usize> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let block = 0..64_usize;
     let stream = 0..STREAMS;
     prop_oneof![
@@ -67,50 +69,79 @@ pub(crate) fn program() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Whether an allocation may fail: never while little is asked of a device that is mostly free.
-fn may_run_out(live_bytes: usize, bytes: usize) -> bool {
+pub(crate) fn may_run_out(live_bytes: usize, bytes: usize) -> bool {
     live_bytes + bytes > CAPACITY_BYTES / 4
+}
+
+/// What is wrong with the device while a step runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Driver calls keep failing: what failed once may fail again.
+    pub(crate) lasts: bool,
+    /// Memory or handles are short, whatever the model says.
+    pub(crate) is_short: bool,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// An allocation was refused, for a reason.
+    Refused {
+        bytes: usize,
+        stream: usize,
+    },
 }
 
 /// Runs a program. A call of the resource may fail where memory is short, or where one of its driver
 /// calls was made to fail meanwhile.
 pub(crate) fn run(lab: &mut Lab, program: &[Step]) -> Result<(), Wrong> {
     for step in program {
-        let injected = lab.gpu.injected_faults();
-        match *step {
-            Step::Allocate { bytes, stream } => {
-                let short = may_run_out(lab.live_bytes(), bytes);
-                if let Err(error) = lab.allocate(bytes, stream)? {
-                    let excused = lab.gpu.injected_faults() > injected;
-                    if !(excused || short && error.is_out_of_memory()) {
-                        return Err(format!("{bytes} bytes were refused for no reason: {error}"));
-                    }
+        run_step(lab, step, Trouble::default())?;
+    }
+    lab.settle()
+}
+
+/// Runs one step of a program.
+pub(crate) fn run_step(lab: &mut Lab, step: &Step, trouble: Trouble) -> Result<Outcome, Wrong> {
+    let injected = lab.gpu.injected_faults();
+    match *step {
+        Step::Allocate { bytes, stream } => {
+            let short = trouble.is_short || may_run_out(lab.live_bytes(), bytes);
+            if let Err(error) = lab.allocate(bytes, stream)? {
+                let excused = lab.gpu.injected_faults() > injected;
+                if !(excused || short && error.is_out_of_memory()) {
+                    return Err(format!("{bytes} bytes were refused for no reason: {error}"));
                 }
+                return Ok(Outcome::Refused { bytes, stream });
             }
-            Step::Free { block, stream } => {
-                if let Some(block) = lab.block(block)
-                    && let Err(error) = lab.free(&block, stream)?
-                {
-                    if lab.gpu.injected_faults() == injected {
-                        return Err(format!("a right free was refused: {error}"));
-                    }
-                    // The block is still ours, and the failure was a single one.
+        }
+        Step::Free { block, stream } => {
+            if let Some(block) = lab.block(block)
+                && let Err(error) = lab.free(&block, stream)?
+            {
+                if lab.gpu.injected_faults() == injected {
+                    return Err(format!("a right free was refused: {error}"));
+                }
+                // The block is still ours, and a failure that was a single one is over.
+                if !trouble.lasts {
                     lab.free(&block, stream)?.map_err(|error| {
                         format!("a free that failed cannot be repeated: {error}")
                     })?;
                 }
             }
-            Step::Read { block, stream } => {
-                if let Some(block) = lab.block(block) {
-                    lab.read(&block, stream)?;
-                }
-            }
-            Step::Synchronize { stream } => lab.synchronize(stream)?,
-            Step::PassTime { micros } => lab.pass_time(Duration::from_micros(micros)),
-            Step::RecycleStream { stream } => lab.recycle_stream(stream)?,
-            Step::Trim => lab.trim()?,
         }
+        Step::Read { block, stream } => {
+            if let Some(block) = lab.block(block) {
+                lab.read(&block, stream)?;
+            }
+        }
+        Step::Synchronize { stream } => lab.synchronize(stream)?,
+        Step::PassTime { micros } => lab.pass_time(Duration::from_micros(micros)),
+        Step::RecycleStream { stream } => lab.recycle_stream(stream)?,
+        Step::Trim => lab.trim()?,
     }
-    lab.settle()
+    Ok(Outcome::Done)
 }
 
 /// Runs a program on a fresh device, and says how much virtual time that took.
@@ -138,26 +169,36 @@ pub fn programs_until(subject: &Subject, count: u64) -> Result<Duration, (Wrong,
     let mut simulated = Duration::ZERO;
     for seed in Seeds::first(count) {
         // The first run is the program itself; the others cut it down after it has failed.
-        let time_of_first = std::cell::Cell::new(None);
-        let outcome = runner(seed).run(&program(), |program| {
-            let (outcome, time) = run_whole(subject, seed, &program);
+        let time_of_first = Cell::new(None);
+        let outcome = run_seed(subject, "programs", seed, &program(), |program| {
+            let (outcome, time) = run_whole(subject, seed, program);
             time_of_first.set(time_of_first.get().or(Some(time)));
-            outcome.map_err(TestCaseError::fail)
+            outcome
         });
         simulated += time_of_first.get().unwrap_or_default();
-        match outcome {
-            Ok(()) => {}
-            Err(TestError::Fail(reason, program)) => {
-                let replay = replay_command(subject.name, "programs", seed);
-                let steps: String = program.iter().map(|step| format!("\n  {step:?}")).collect();
-                let wrong = format!(
-                    "{} with seed {seed}: {reason}\nprogram:{steps}\nreplay: {replay}",
-                    subject.name
-                );
-                return Err((wrong, simulated));
-            }
-            Err(TestError::Abort(reason)) => return Err((reason.to_string(), simulated)),
-        }
+        outcome.map_err(|wrong| (wrong, simulated))?;
     }
     Ok(simulated)
+}
+
+/// Runs one seed's program; one that fails is cut down.
+pub(crate) fn run_seed<S: Debug>(
+    subject: &Subject,
+    check: &str,
+    seed: u64,
+    programs: &impl Strategy<Value = Vec<S>>,
+    run: impl Fn(&[S]) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    match runner(seed).run(programs, |program| run(&program).map_err(TestCaseError::fail)) {
+        Ok(()) => Ok(()),
+        Err(TestError::Fail(reason, program)) => {
+            let replay = replay_command(subject.name, check, seed);
+            let steps: String = program.iter().map(|step| format!("\n  {step:?}")).collect();
+            Err(format!(
+                "{} with seed {seed}: {reason}\nprogram:{steps}\nreplay: {replay}",
+                subject.name
+            ))
+        }
+        Err(TestError::Abort(reason)) => Err(reason.to_string()),
+    }
 }

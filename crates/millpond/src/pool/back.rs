@@ -166,8 +166,9 @@ impl Back {
             let base = driver.reserve(span_bytes as usize, 0)?;
             (base, span_bytes, Heap::new(span_bytes), Chunks::default())
         } else {
+            let base = chunks::base_of_addresses(&driver)?;
             let (heap, chunks) = Chunks::over_all_addresses();
-            (DevicePtr::NULL, chunks::SPAN_BYTES, heap, chunks)
+            (base, chunks::SPAN_BYTES, heap, chunks)
         };
         let streams = Streams::new(driver.stream_epoch(), options.order);
         Ok(Back {
@@ -412,8 +413,8 @@ impl Drop for Back {
             let _ = self.driver.synchronize_device();
         }
         state.streams.all_passed();
-        for chunk in state.chunks.addresses() {
-            let _ = self.driver.free(chunk);
+        for start in state.chunks.starts() {
+            let _ = self.driver.free(DevicePtr(self.base.0 + start));
         }
         if self.page_bytes > 0 {
             let base = self.base;

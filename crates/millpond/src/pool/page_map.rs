@@ -84,6 +84,8 @@ impl PageMap {
         let stretch = offset / STRETCH_BYTES;
         (stretch.saturating_sub(FAR_ENOUGH)..=stretch)
             .rev()
-            .find_map(|at| self.get(at * STRETCH_BYTES))
+            .filter_map(|at| self.get(at * STRETCH_BYTES))
+            // What begins in the same stretch may begin after the offset.
+            .find(|header| header.start() <= offset)
     }
 }

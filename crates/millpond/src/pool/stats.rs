@@ -58,7 +58,8 @@ impl PoolStats {
             total_freed: self.total_freed - before.total_freed,
             allocation_count: self.allocation_count - before.allocation_count,
             free_count: self.free_count - before.free_count,
-            cache_hits: self.cache_hits - before.cache_hits,
+            // A difference of sums that are not made at one moment: it may be a little lower than it was.
+            cache_hits: self.cache_hits.saturating_sub(before.cache_hits),
             cache_misses: self.cache_misses - before.cache_misses,
             global_hits: self.global_hits - before.global_hits,
             reserve_hits: self.reserve_hits - before.reserve_hits,

@@ -296,17 +296,28 @@ impl ThreadCache {
         sent.ok_or(freed)
     }
 
-    /// Adds free blocks that nobody else knows of. Only the owner's thread may call this.
-    pub(super) fn fill(&self, class: Class, entries: &[(Entry, &AtomicU32)]) -> bool {
+    /// Adds free blocks that nobody else knows of, as far as there is room for them; says how many. Only the owner's thread
+    /// may call this.
+    pub(super) fn fill(
+        &self,
+        class: Class,
+        entries: &[(Entry, &AtomicU32)],
+        most: Bounds,
+    ) -> usize {
         let tag = self.tag;
         let filled = self.with(|stacks| {
-            for (entry, word) in entries {
+            let stack = &mut stacks.classes[class.index()];
+            let room_bytes = most.bytes.saturating_sub(stacks.bytes) / class.block_bytes();
+            let room = most.blocks.saturating_sub(stack.len()).min(room_bytes as usize);
+            let filled = &entries[..room.min(entries.len())];
+            for (entry, word) in filled {
                 word.store(Word::live(1, tag).with(Kind::Cached).0, Ordering::Relaxed);
-                stacks.classes[class.index()].push(Cached { entry: *entry, word: *word });
-                stacks.bytes += class.block_bytes();
+                stack.push(Cached { entry: *entry, word: *word });
             }
+            stacks.bytes += class.block_bytes() * filled.len() as u64;
+            filled.len()
         });
-        filled.is_some()
+        filled.unwrap_or(0)
     }
 
     /// Takes the older half of a class's blocks. Only the owner's thread may call this.

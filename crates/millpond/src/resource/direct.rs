@@ -34,9 +34,9 @@ impl Direct {
         Direct { driver: Counted::new(driver), books: Mutex::default() }
     }
 
-    /// The size of the block at an address, if one begins there.
-    pub(crate) fn size_of(&self, ptr: DevicePtr) -> Option<usize> {
-        self.books.lock().blocks.get(&ptr).copied()
+    /// The block that an address is in, and its size.
+    pub(crate) fn block_around(&self, ptr: DevicePtr) -> Option<(DevicePtr, usize)> {
+        self.books.lock().around(ptr)
     }
 
     /// Leaves all blocks to whoever else has them: another process.
@@ -124,19 +124,22 @@ impl Resource for Direct {
 }
 
 impl Books {
+    fn around(&self, ptr: DevicePtr) -> Option<(DevicePtr, usize)> {
+        let (&block, &bytes) = self.blocks.range(..=ptr).next_back()?;
+        (ptr < block.offset(bytes)).then_some((block, bytes))
+    }
+
     fn take(&mut self, ptr: DevicePtr, bytes: usize) -> Result<(), FreeError> {
-        match self.blocks.range(..=ptr).next_back() {
-            Some((&block, &allocated_bytes)) if block == ptr => {
-                if allocated_bytes != bytes {
-                    return Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes });
-                }
+        match self.around(ptr) {
+            None => Err(FreeError::Foreign { ptr }),
+            Some((block, _)) if block != ptr => Err(FreeError::Interior { ptr, block }),
+            Some((_, allocated_bytes)) if allocated_bytes != bytes => {
+                Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes })
+            }
+            Some(_) => {
                 self.blocks.remove(&ptr);
                 Ok(())
             }
-            Some((&block, &allocated_bytes)) if ptr < block.offset(allocated_bytes) => {
-                Err(FreeError::Interior { ptr, block })
-            }
-            _ => Err(FreeError::Foreign { ptr }),
         }
     }
 }

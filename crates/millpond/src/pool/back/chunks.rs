@@ -10,7 +10,7 @@ use crate::driver::{Call, DevicePtr, Driver, DriverError, DriverErrorKind, Drive
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::heap::{Heap, NodeId, Use};
 
-/// Device addresses are below this.
+/// The driver's addresses lie within this of each other: what x86-64 processors address.
 pub(super) const SPAN_BYTES: u64 = 1 << 47;
 
 const LEAST_BYTES: u64 = 16 << 20;
@@ -29,36 +29,45 @@ struct Chunk {
 /// `reserved = Σ chunks`; between any two chunks there is an outside node.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
-    by_address: BTreeMap<u64, Chunk>,
+    by_start: BTreeMap<u64, Chunk>,
     outside: BTreeMap<u64, NodeId>,
+}
+
+/// Where the span begins, so that what the driver hands out lies in the middle of it.
+pub(super) fn base_of_addresses(driver: &dyn Driver) -> DriverResult<DevicePtr> {
+    let somewhere = driver.alloc(1)?;
+    driver.free(somewhere)?;
+    let begin = somewhere.0.saturating_sub(SPAN_BYTES / 2);
+    // Not at the very beginning: no chunk begins at 0.
+    Ok(DevicePtr((begin / ROUNDED_TO * ROUNDED_TO).saturating_sub(ROUNDED_TO)))
 }
 
 impl Chunks {
     pub(super) fn over_all_addresses() -> (Heap, Chunks) {
         let (heap, all) = Heap::outside(SPAN_BYTES);
         let outside = BTreeMap::from([(0, all)]);
-        (heap, Chunks { by_address: BTreeMap::new(), outside })
+        (heap, Chunks { by_start: BTreeMap::new(), outside })
     }
 
-    pub(super) fn addresses(&self) -> impl Iterator<Item = DevicePtr> + '_ {
-        self.by_address.keys().copied().map(DevicePtr)
+    pub(super) fn starts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.by_start.keys().copied()
     }
 
     pub(super) fn reserved_bytes(&self) -> u64 {
-        self.by_address.values().map(|chunk| chunk.reserved_bytes).sum()
+        self.by_start.values().map(|chunk| chunk.reserved_bytes).sum()
     }
 
-    fn add(&mut self, heap: &mut Heap, address: u64, bytes: u64, reserved_bytes: u64) {
-        let start = address.next_multiple_of(STEP_BYTES);
-        let usable_bytes = (address + bytes - start) / STEP_BYTES * STEP_BYTES - STEP_BYTES;
+    fn add(&mut self, heap: &mut Heap, begin: u64, bytes: u64, reserved_bytes: u64) {
+        let start = begin.next_multiple_of(STEP_BYTES);
+        let usable_bytes = (begin + bytes - start) / STEP_BYTES * STEP_BYTES - STEP_BYTES;
         let (_, &outside) = self.outside.range(..start).next_back().expect("0 is never a chunk's");
         let (first, above) = heap.open(outside, start, usable_bytes);
         self.outside.insert(start + usable_bytes, above);
-        self.by_address.insert(address, Chunk { first, usable_bytes, reserved_bytes });
+        self.by_start.insert(begin, Chunk { first, usable_bytes, reserved_bytes });
     }
 
-    fn remove(&mut self, heap: &mut Heap, address: u64) -> u64 {
-        let chunk = self.by_address.remove(&address).expect("a chunk that is there");
+    fn remove(&mut self, heap: &mut Heap, begin: u64) -> u64 {
+        let chunk = self.by_start.remove(&begin).expect("a chunk that is there");
         let end = heap.node(chunk.first).end();
         self.outside.remove(&end);
         heap.close(chunk.first);
@@ -89,11 +98,11 @@ impl Back {
         });
         let mut state = self.state.lock();
         match chunk {
-            Ok((address, bytes)) => {
+            Ok((begin, bytes)) => {
                 let granularity = self.driver.device().plain_granularity_bytes as u64;
                 let reserved = bytes.next_multiple_of(granularity);
                 let state = &mut *state;
-                state.chunks.add(&mut state.heap, address.0, bytes, reserved);
+                state.chunks.add(&mut state.heap, begin, bytes, reserved);
                 state.reserve(reserved);
             }
             Err(error) if error.is_out_of_memory() => {
@@ -109,10 +118,11 @@ impl Back {
         Ok(node.expect("the chunk was made for this request"))
     }
 
-    fn allocate_chunk(&self, bytes: u64) -> DriverResult<(DevicePtr, u64)> {
+    /// Where a new chunk begins in the span, and its size.
+    fn allocate_chunk(&self, bytes: u64) -> DriverResult<(u64, u64)> {
         let address = self.driver.alloc(bytes as usize)?;
-        if address.0 + bytes < SPAN_BYTES {
-            return Ok((address, bytes));
+        if let Some(begin) = self.offset_of(address).filter(|begin| begin + bytes < SPAN_BYTES) {
+            return Ok((begin, bytes));
         }
         let _ = self.driver.free(address);
         Err(DriverError::with_detail(
@@ -130,19 +140,19 @@ impl Back {
             let mut guard = self.state.lock();
             let state = &mut *guard;
             let keep = state.keep_bytes;
-            let found = state.chunks.by_address.iter().find(|(_, chunk)| {
+            let found = state.chunks.by_start.iter().find(|(_, chunk)| {
                 state.chunks.is_free(&state.heap, chunk)
                     && state.reserved_bytes - chunk.reserved_bytes >= keep
             });
-            let Some((&address, _)) = found else { return freed };
+            let Some((&begin, _)) = found else { return freed };
             // Before the driver can hand the address out again.
-            let reserved = state.chunks.remove(&mut state.heap, address);
+            let reserved = state.chunks.remove(&mut state.heap, begin);
             drop(guard);
-            let answer = self.driver.free(DevicePtr(address));
+            let answer = self.driver.free(self.address_of(begin));
             let mut guard = self.state.lock();
             let state = &mut *guard;
             if answer.is_err() {
-                state.chunks.add(&mut state.heap, address, reserved, reserved);
+                state.chunks.add(&mut state.heap, begin, reserved, reserved);
                 return freed;
             }
             state.reserved_bytes -= reserved;

@@ -23,6 +23,18 @@ pub(super) struct Plan {
     pub(super) created: usize,
 }
 
+/// A plan that could not be carried out.
+struct Failed {
+    error: DriverError,
+    still_mapped: Vec<PageNumber>,
+}
+
+impl From<DriverError> for Failed {
+    fn from(error: DriverError) -> Failed {
+        Failed { error, still_mapped: Vec::new() }
+    }
+}
+
 /// Whether new memory, within the slack, comes before spare memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefer {
@@ -70,11 +82,20 @@ impl Back {
         drop(state);
         match self.carry_out(&missing, &mut plan) {
             Ok(handles) => self.commit(node, missing, handles, plan, wanted),
-            Err(error) => {
+            Err(Failed { error, still_mapped }) => {
                 let mut state = self.state.lock();
+                for (page, source) in missing.iter().zip(&mut plan.sources) {
+                    if still_mapped.contains(page)
+                        && let Source::Loose(handle) = *source
+                    {
+                        state.pages.set_handle(*page, Some(handle));
+                        *source = Source::New;
+                    }
+                }
                 state.undo(plan, self.page_bytes);
                 state.pages.remove_user(start, bytes);
-                state.heap.free(node);
+                let hole = state.heap.free(node);
+                state.leave(hole, &still_mapped, self.page_bytes);
                 Err(error)
             }
         }
@@ -91,12 +112,12 @@ impl Back {
         )
     }
 
-    /// Gets the memory of a plan and maps it: all of it, or none.
+    /// Gets the memory of a plan and maps it: all of it, or none, but for what cannot be unmapped again.
     fn carry_out(
         &self,
         missing: &[PageNumber],
         plan: &mut Plan,
-    ) -> DriverResult<Vec<PhysicalHandle>> {
+    ) -> Result<Vec<PhysicalHandle>, Failed> {
         for source in &mut plan.sources {
             if let Source::New = source {
                 let handle = self.driver.create(self.page_bytes as usize, self.properties)?;
@@ -116,8 +137,7 @@ impl Back {
             if let Err(error) =
                 self.driver.map(self.address_of_page(*page), self.page_bytes as usize, *handle)
             {
-                self.unmap_pages(&missing[..done]);
-                return Err(error);
+                return Err(Failed { error, still_mapped: self.unmap_pages(&missing[..done]) });
             }
         }
         for (first, count) in runs(missing) {
@@ -125,8 +145,7 @@ impl Back {
             if let Err(error) =
                 self.driver.set_access(self.address_of_page(first), bytes, Access::ReadWrite)
             {
-                self.unmap_pages(missing);
-                return Err(error);
+                return Err(Failed { error, still_mapped: self.unmap_pages(missing) });
             }
         }
         Ok(handles)
@@ -136,13 +155,10 @@ impl Back {
         self.address_of(u64::from(page.0) * self.page_bytes)
     }
 
-    /// Undoes mappings that nobody has used yet.
-    fn unmap_pages(&self, pages: &[PageNumber]) {
-        for page in pages {
-            // One that fails leaves addresses mapped that the pool believes free; mapping them again
-            // will fail too, and say so.
-            let _ = self.driver.unmap(self.address_of_page(*page), self.page_bytes as usize);
-        }
+    /// Undoes mappings that nobody has used yet. Returns those that the driver did not let go.
+    fn unmap_pages(&self, pages: &[PageNumber]) -> Vec<PageNumber> {
+        let unmap = |page| self.driver.unmap(self.address_of_page(page), self.page_bytes as usize);
+        pages.iter().copied().filter(|page| unmap(*page).is_err()).collect()
     }
 
     fn commit(

@@ -4,6 +4,7 @@ use super::mapping::{Plan, Prefer, Source};
 use super::{Leaving, Placed, Reach, State, Taker, Wanted};
 use crate::driver::{Driver, DriverResult, PhysicalHandle};
 use crate::pool::heap::{Node, NodeId, Use, position};
+use crate::pool::pages::PageNumber;
 use crate::pool::points::{Order, Points, StreamSlot};
 
 impl State {
@@ -138,6 +139,18 @@ impl State {
         for run in plan.leaving {
             self.pages.remove_user(run.start, run.bytes);
             self.heap.free(run.node);
+        }
+    }
+
+    /// Keeps pages of a hole, in order of address, from being used until their mappings, which nobody has used, are gone.
+    pub(super) fn leave(&mut self, hole: NodeId, pages: &[PageNumber], page_bytes: u64) {
+        // From above: what is left of the hole keeps its node.
+        for page in pages.iter().rev() {
+            let start = self.pages.start_of(*page);
+            let node = self.heap.take_at(hole, start, page_bytes, Use::Leaving);
+            self.pages.add_user(start, page_bytes);
+            let points = Points::default();
+            self.leaving.push(Leaving { node, start, bytes: page_bytes, points });
         }
     }
 

@@ -50,7 +50,7 @@ impl Inner {
             fragmentation_bytes: (usage.reserved_bytes - usage.live_bytes) as u64,
             allocation_count,
             free_count,
-            // A call that failed has missed and allocated nothing.
+            // What a thread counts between the two sums may be in the second only.
             cache_hits: allocation_count.saturating_sub(cache_misses),
             cache_misses,
             global_hits: served(&self.served.global),

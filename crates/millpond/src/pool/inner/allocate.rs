@@ -166,9 +166,6 @@ impl Inner {
     ) -> Result<DevicePtr, AllocError> {
         let block_bytes = self.checked_block_bytes(bytes)?;
         let cache = attached.map(|(cache, _)| cache);
-        if let Some((_, counters)) = attached {
-            counters.missed();
-        }
         if bytes > self.settings.direct_above() {
             return self.allocate_direct(bytes, taker.handle, attached, patience);
         }
@@ -184,7 +181,10 @@ impl Inner {
         };
         match offset {
             Ok(Some(offset)) => {
-                self.count(attached, |counters| counters.allocated(bytes));
+                self.count(attached, |counters| {
+                    counters.missed();
+                    counters.allocated(bytes);
+                });
                 Ok(self.back.address_of(offset))
             }
             Ok(None) => Err(AllocError::WouldWait { bytes }),
@@ -214,7 +214,10 @@ impl Inner {
         let ptr = ptr
             .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
         Self::served_by(&self.served.device);
-        self.count(attached, |counters| counters.allocated(bytes));
+        self.count(attached, |counters| {
+            counters.missed();
+            counters.allocated(bytes);
+        });
         Ok(ptr)
     }
 
@@ -255,8 +258,11 @@ impl Inner {
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.word(entry).store(Word::live(bytes, tag).0, Ordering::Relaxed);
         let with_words: Vec<_> = entries.iter().map(|entry| (*entry, self.word(*entry))).collect();
-        if !cache.is_some_and(|cache| cache.fill(class, &with_words)) {
-            self.give_small(entries.into_iter().map(|entry| (taker.slot, entry)), Keep::Yes);
+        let bounds = self.settings.bounds();
+        let filled = cache.map_or(0, |cache| cache.fill(class, &with_words, bounds));
+        if filled < entries.len() {
+            let rest = entries.into_iter().skip(filled);
+            self.give_small(rest.map(|entry| (taker.slot, entry)), Keep::Yes);
         }
         Ok(Some(entry.offset))
     }
@@ -269,7 +275,8 @@ impl Inner {
         taker: Taker,
         patience: Patience,
     ) -> DriverResult<Option<Batch>> {
-        let most = self.settings.batch();
+        // One for the caller, the rest for the cache.
+        let most = self.settings.batch().min(self.settings.bounds().blocks + 1);
         let mut middle = self.middle.lock();
         let batch = middle.take(class, taker.slot, most);
         let may_use = |batch: &Batch| {

@@ -137,11 +137,14 @@ impl Inner {
         bytes: Option<usize>,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        if let Some(allocated_bytes) = self.direct.size_of(ptr) {
+        if let Some((_, allocated_bytes)) = self.direct.block_around(ptr) {
             let _relaxed = RelaxedCalls::enter(self.back.driver());
             let given_bytes = bytes.unwrap_or(allocated_bytes);
             self.direct.deallocate(ptr, given_bytes, stream)?;
-            self.count(None, |counters| counters.freed(allocated_bytes));
+            let known = self.taker(stream).ok();
+            let attached = known.and_then(|(taker, capture)| self.attach(stream, taker, capture));
+            let attached = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
+            self.count(attached, |counters| counters.freed(allocated_bytes));
             return Ok(());
         }
         match self.region_around(ptr) {
@@ -210,10 +213,11 @@ impl Inner {
         let interior = offset.and_then(|offset| {
             let header = self.page_map.last_before(offset)?;
             let index = offset.checked_sub(header.start())? / header.block_bytes().max(1);
-            let inside = index < header.blocks() as u64;
-            let live =
-                || Word(header.word(index as usize).load(Ordering::Relaxed)).kind() == Kind::Live;
-            (inside && live()).then(|| header.start() + index * header.block_bytes())
+            let start = header.start() + index * header.block_bytes();
+            let index = usize::try_from(index).ok().filter(|index| *index < header.blocks())?;
+            let now = Word(header.word(index).load(Ordering::Relaxed));
+            let requested = Found { header, offset: start, index }.requested(now) as u64;
+            (now.kind() == Kind::Live && offset - start < requested).then_some(start)
         });
         match interior {
             Some(block) => FreeError::Interior { ptr, block: self.back.address_of(block) },

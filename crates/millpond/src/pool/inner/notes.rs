@@ -38,9 +38,11 @@ impl Inner {
             return Ok(());
         }
         let Some(found) = self.find(ptr) else {
-            if self.direct.size_of(ptr).is_some() {
+            match self.direct.block_around(ptr) {
                 // The driver waits for every stream when it takes the block back.
-                return Ok(());
+                Some((block, _)) if block == ptr => return Ok(()),
+                Some((block, _)) => return Err(FreeError::Interior { ptr, block }),
+                None => {}
             }
             let region = self.region_around(ptr).ok_or_else(|| self.not_a_block(ptr))?;
             return region.record_stream(ptr, stream);
