@@ -19,8 +19,11 @@ mod attached;
 mod back;
 mod bins;
 mod config;
+#[allow(unsafe_code)]
+mod handshake;
 mod headers;
 mod heap;
+mod inbox;
 mod inner;
 mod membarrier;
 mod middle;
@@ -30,8 +33,10 @@ mod pages;
 mod points;
 mod size_class;
 mod stats;
+mod sync;
 #[allow(unsafe_code)]
 mod thread_cache;
+mod word;
 
 use std::sync::Arc;
 
@@ -84,13 +89,15 @@ impl Pool {
         self.inner.settings.get(self.inner.back.slack())
     }
 
-    /// Changes how the pool behaves, from now on. What caches keep beyond new bounds they keep until it is used or trimmed.
+    /// Changes how the pool behaves, from now on. Threads' caches are emptied into the global cache, which keeps what it has
+    /// beyond new bounds until that is used or trimmed.
     ///
     /// # Errors
     /// A setting that makes no sense, named. Nothing has changed then.
     pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
         config.check()?;
         self.inner.settings.set(&config);
+        self.inner.drain_caches();
         self.inner.back.set_slack(config.slack);
         Ok(())
     }

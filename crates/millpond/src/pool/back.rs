@@ -153,6 +153,12 @@ impl Back {
         ptr.0.checked_sub(self.base.0).filter(|offset| *offset < self.span_bytes)
     }
 
+    /// As [`offset_of`](Self::offset_of), for any address; of one outside the span, something beyond it.
+    #[inline]
+    pub(super) fn distance_of(&self, ptr: DevicePtr) -> u64 {
+        ptr.0.wrapping_sub(self.base.0)
+    }
+
     #[inline]
     pub(super) fn address_of(&self, offset: u64) -> DevicePtr {
         DevicePtr(self.base.0 + offset)

@@ -13,12 +13,11 @@ use parking_lot::Mutex;
 
 use super::back::Back;
 use super::config::{PoolConfig, Settings};
-use super::headers::{Header, Word};
 use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::StreamSlot;
 use super::stats::PoolStats;
-use super::thread_cache::{Counters, Entry, HoldsCaches, ThreadCache};
+use super::thread_cache::{Counters, HoldsCaches, ThreadCache};
 use crate::driver::{Counted, Driver, DriverResult};
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
@@ -60,14 +59,6 @@ struct Served {
     global: AtomicU64,
     reuse: AtomicU64,
     device: AtomicU64,
-}
-
-/// A block that is about to be freed, as far as its address says.
-#[derive(Clone, Copy)]
-struct Found<'a> {
-    header: &'a Header,
-    offset: u64,
-    index: usize,
 }
 
 impl HoldsCaches for Inner {
@@ -112,22 +103,6 @@ impl Inner {
         // Relaxed: whoever uses a recycled handle has learnt of it from the thread that destroyed the old stream,
         // and has synchronised with it.
         self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
-    }
-}
-
-impl Found<'_> {
-    #[inline]
-    fn entry(&self) -> Entry {
-        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
-    }
-
-    /// What was asked for.
-    #[inline]
-    fn requested(&self, now: Word) -> usize {
-        match self.header.class {
-            Some(_) => now.requested(),
-            None => self.header.requested(),
-        }
     }
 }
 

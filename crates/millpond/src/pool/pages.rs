@@ -16,24 +16,38 @@ struct Page {
 /// `spare` counts the pages that have a handle and no users.
 #[derive(Debug)]
 pub(super) struct Pages {
-    page_bytes: u64,
+    /// A page has two to the power of this bytes.
+    page_bits: u32,
     pages: Vec<Page>,
     spare: usize,
 }
 
 impl Pages {
     pub(super) fn new(page_bytes: u64) -> Pages {
-        Pages { page_bytes, pages: Vec::new(), spare: 0 }
+        assert!(page_bytes.is_power_of_two(), "pages of {page_bytes} bytes");
+        Pages { page_bits: page_bytes.trailing_zeros(), pages: Vec::new(), spare: 0 }
     }
 
     /// The pages that a range touches.
+    #[inline]
     pub(super) fn of(&self, start: u64, bytes: u64) -> impl Iterator<Item = PageNumber> + use<> {
-        let last = (start + bytes - 1) / self.page_bytes;
-        (start / self.page_bytes..=last).map(|number| PageNumber(number as u32))
+        let end = ((start + bytes - 1) >> self.page_bits) as u32 + 1;
+        ((start >> self.page_bits) as u32..end).map(PageNumber)
+    }
+
+    /// The entries of the pages that a range touches, made if there are none.
+    #[inline]
+    fn range_mut(&mut self, start: u64, bytes: u64) -> &mut [Page] {
+        let first = (start >> self.page_bits) as usize;
+        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
+        if end > self.pages.len() {
+            self.pages.resize(end, Page::default());
+        }
+        &mut self.pages[first..end]
     }
 
     pub(super) fn start_of(&self, page: PageNumber) -> u64 {
-        u64::from(page.0) * self.page_bytes
+        u64::from(page.0) << self.page_bits
     }
 
     fn page_mut(&mut self, page: PageNumber) -> &mut Page {
@@ -48,8 +62,12 @@ impl Pages {
         self.pages.get(page.0 as usize)?.handle
     }
 
+    #[inline]
     pub(super) fn is_mapped(&self, start: u64, bytes: u64) -> bool {
-        self.of(start, bytes).all(|page| self.handle(page).is_some())
+        let first = (start >> self.page_bits) as usize;
+        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
+        let pages = self.pages.get(first..end);
+        pages.is_some_and(|pages| pages.iter().all(|page| page.handle.is_some()))
     }
 
     pub(super) fn missing(&self, start: u64, bytes: u64) -> Vec<PageNumber> {
@@ -68,9 +86,9 @@ impl Pages {
         bytes: u64,
         most: usize,
     ) -> Option<(PageNumber, usize)> {
-        let first = start.div_ceil(self.page_bytes);
+        let first = start.div_ceil(1 << self.page_bits);
         // What lies beyond the pages that were ever used has no memory.
-        let end = ((start + bytes) / self.page_bytes).min(self.pages.len() as u64);
+        let end = ((start + bytes) >> self.page_bits).min(self.pages.len() as u64);
         let mut pages = (first..end).map(|number| PageNumber(number as u32));
         let begin = pages.find(|page| self.handle(*page).is_some())?;
         let more = pages.take_while(|page| self.handle(*page).is_some()).take(most - 1).count();
@@ -78,23 +96,21 @@ impl Pages {
     }
 
     pub(super) fn add_user(&mut self, start: u64, bytes: u64) {
-        for number in self.of(start, bytes) {
-            let page = self.page_mut(number);
+        let mut taken = 0;
+        for page in self.range_mut(start, bytes) {
             page.users += 1;
-            if page.users == 1 && page.handle.is_some() {
-                self.spare -= 1;
-            }
+            taken += usize::from(page.users == 1 && page.handle.is_some());
         }
+        self.spare -= taken;
     }
 
     pub(super) fn remove_user(&mut self, start: u64, bytes: u64) {
-        for number in self.of(start, bytes) {
-            let page = self.page_mut(number);
+        let mut left = 0;
+        for page in self.range_mut(start, bytes) {
             page.users -= 1;
-            if page.users == 0 && page.handle.is_some() {
-                self.spare += 1;
-            }
+            left += usize::from(page.users == 0 && page.handle.is_some());
         }
+        self.spare += left;
     }
 
     pub(super) fn set_handle(&mut self, number: PageNumber, handle: Option<PhysicalHandle>) {

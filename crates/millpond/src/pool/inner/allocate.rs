@@ -1,14 +1,14 @@
 //! Allocating: the thread's cache, then each tier behind it, and the driver last.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Inner, Keep, WORTH_DRAINING_BYTES};
 use crate::driver::{DevicePtr, Driver, DriverResult, Stream};
 use crate::pool::attached;
 use crate::pool::back::{Placed, Taker};
 use crate::pool::bins::STEP_BYTES;
-use crate::pool::headers::{Tag, Word};
+use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::{Use, in_steps};
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
@@ -23,33 +23,41 @@ impl Inner {
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
-        if bytes == 0 {
-            return Ok(DevicePtr::NULL);
+        // Nothing, too, is not less than one byte.
+        if bytes.wrapping_sub(1) < LARGEST_BYTES
+            && let Some(ptr) = self.allocate_small_cached(bytes, stream)
+        {
+            return Ok(ptr);
         }
-        match self.allocate_cached(bytes, stream) {
-            Some(ptr) => Ok(ptr),
-            None => self.allocate_slow(bytes, stream),
-        }
+        self.allocate_slow(bytes, stream)
     }
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
-    pub(super) fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+    fn allocate_small_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
         with_last(self, stream, self.epoch()?, |cache, counters| {
-            let offset = self.take_cached(cache, bytes)?;
+            let offset = cache.take_small(Class::of(bytes), bytes)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         })
     }
 
-    #[cold]
+    /// A block of its own, or one of a slab that the cache does not have.
+    #[inline(never)]
     pub(super) fn allocate_slow(
         self: &Arc<Inner>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
         let answer = self.epoch().and_then(|epoch| {
             with_last(&**self, stream, epoch, |cache, counters| {
+                if let Some(offset) = Self::take_large(cache, bytes) {
+                    counters.allocated(bytes);
+                    return Some(Ok(self.back.address_of(offset)));
+                }
                 let taker = Taker { slot: cache.stream, handle: stream };
                 Some(self.allocate_missed(bytes, taker, Some((cache, counters))))
             })
@@ -57,18 +65,23 @@ impl Inner {
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream))
     }
 
-    #[inline]
-    pub(super) fn take_cached(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
+    pub(super) fn take_cached(cache: &ThreadCache, bytes: usize) -> Option<u64> {
         if bytes <= LARGEST_BYTES {
             return cache.take_small(Class::of(bytes), bytes);
         }
-        let block_bytes = in_steps(bytes).filter(|size| *size <= LARGEST_CACHED_BYTES)?;
-        let entry = cache.take_large(block_bytes)?;
-        self.page_map.header(entry.header).set_requested(bytes);
-        Some(entry.offset)
+        Self::take_large(cache, bytes)
+    }
+
+    /// A block of its own from a cache, if the request is for one and there is one.
+    #[inline]
+    fn take_large(cache: &ThreadCache, bytes: usize) -> Option<u64> {
+        const LARGE: std::ops::RangeInclusive<usize> =
+            LARGEST_BYTES + 1..=LARGEST_CACHED_BYTES as usize;
+        LARGE.contains(&bytes).then(|| cache.take_large(in_steps(bytes)?, bytes))?
     }
 
     /// The first call of a thread on a stream, or after another stream.
+    #[cold]
     pub(super) fn allocate_attaching(
         self: &Arc<Inner>,
         bytes: usize,
@@ -78,7 +91,7 @@ impl Inner {
         let attached = attached::attach(self, stream, taker.slot, self.epoch().unwrap_or(0));
         let cache = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
         if let Some((cache, counters)) = cache
-            && let Some(offset) = self.take_cached(cache, bytes)
+            && let Some(offset) = Self::take_cached(cache, bytes)
         {
             counters.allocated(bytes);
             return Ok(self.back.address_of(offset));
@@ -108,7 +121,7 @@ impl Inner {
         }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
-            .and_then(|cache| self.take_cached(cache, bytes));
+            .and_then(|cache| Self::take_cached(cache, bytes));
         let offset = match came_back {
             Some(offset) => Ok(offset),
             None if bytes <= LARGEST_BYTES => self.allocate_small(bytes, taker, cache),
@@ -162,16 +175,16 @@ impl Inner {
         }
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
-        self.word(entry).store(Word::live(bytes, tag).0, Ordering::Relaxed);
-        let with_words: Vec<_> = entries.iter().map(|entry| (*entry, self.word(*entry))).collect();
-        if !cache.is_some_and(|cache| cache.fill(class, &with_words)) {
+        self.word(entry).set(Word::live(bytes, tag));
+        let words = entries.iter().map(|entry| (entry.offset, self.word(*entry)));
+        if !cache.is_some_and(|cache| cache.fill(class, words)) {
             self.give_small(entries.into_iter().map(|entry| (taker.slot, entry)), Keep::Yes);
         }
         Ok(entry.offset)
     }
 
     #[inline]
-    pub(super) fn word(&self, entry: Entry) -> &AtomicU32 {
+    pub(super) fn word(&self, entry: Entry) -> &BlockWord {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
@@ -202,7 +215,7 @@ impl Inner {
         let header = self.page_map.header(id);
         header.place(start, block_bytes, node);
         header.set_requested(bytes);
-        header.word(0).store(Word::live(1, tag).0, Ordering::Relaxed);
+        header.word(0).set(Word::live(Word::OWN_BLOCK, tag));
         self.page_map.set(start, Some(id));
         Ok(start)
     }
