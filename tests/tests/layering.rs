@@ -31,6 +31,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-cli/src/bench/tlsf_raw_memory.rs",
     "crates/millpond-sim/src/page_discard.rs",
     "crates/millpond/src/pool/fork.rs",
+    "crates/millpond/src/pool/handshake.rs",
     "crates/millpond/src/pool/page_map.rs",
     "crates/millpond/src/pool/thread_cache.rs",
 ];

@@ -22,8 +22,11 @@ mod bins;
 mod config;
 #[allow(unsafe_code)]
 mod fork;
+#[allow(unsafe_code)]
+mod handshake;
 mod headers;
 mod heap;
+mod inbox;
 mod inner;
 mod membarrier;
 mod middle;
@@ -35,8 +38,10 @@ mod region;
 mod scope;
 mod size_class;
 mod stats;
+mod sync;
 #[allow(unsafe_code)]
 mod thread_cache;
+mod word;
 
 use std::sync::{Arc, Weak};
 
@@ -129,7 +134,8 @@ impl Pool {
         self.inner.settings.get()
     }
 
-    /// Changes how the pool behaves, from now on. What caches keep beyond new bounds they keep until it is used or trimmed.
+    /// Changes how the pool behaves, from now on. Threads' caches are emptied into the global cache, which keeps what it has
+    /// beyond new bounds until that is used or trimmed.
     ///
     /// # Errors
     /// A setting that makes no sense, named. Nothing has changed then.

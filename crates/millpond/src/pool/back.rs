@@ -178,7 +178,7 @@ impl Back {
             properties: options.properties,
             state: Mutex::new(State {
                 heap,
-                pages: if pages { Pages::new(page_bytes) } else { Pages::none() },
+                pages: if pages { Pages::new(page_bytes) } else { Pages::everything() },
                 streams,
                 chunks,
                 loose: Vec::new(),
@@ -223,6 +223,12 @@ impl Back {
     #[inline]
     pub(super) fn offset_of(&self, ptr: DevicePtr) -> Option<u64> {
         ptr.0.checked_sub(self.base.0).filter(|offset| *offset < self.span_bytes)
+    }
+
+    /// As [`offset_of`](Self::offset_of), for any address; of one outside the span, something beyond it.
+    #[inline]
+    pub(super) fn distance_of(&self, ptr: DevicePtr) -> u64 {
+        ptr.0.wrapping_sub(self.base.0)
     }
 
     #[inline]

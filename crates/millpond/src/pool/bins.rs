@@ -32,15 +32,22 @@ pub(super) struct Bin(u32);
 
 impl Bin {
     /// The bin of a size: the last one whose least size does not exceed it.
-    pub(super) fn of(bytes: u64) -> Bin {
+    #[inline]
+    pub(super) const fn of(bytes: u64) -> Bin {
         let steps = bytes / STEP_BYTES;
-        if steps < u64::from(SUBS) {
+        if steps < SUBS as u64 {
             return Bin(steps as u32);
         }
         let exponent = 63 - steps.leading_zeros();
         let group = exponent - SUB_BITS + 1;
         let sub = (steps >> (exponent - SUB_BITS)) as u32 & (SUBS - 1);
         Bin(group * SUBS + sub)
+    }
+
+    /// Its number: the smallest size's is 0.
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
     }
 
     fn group(self) -> usize {

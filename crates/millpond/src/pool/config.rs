@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
+use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
 use crate::nearest::nearest;
 use crate::resource::ALIGNMENT;
@@ -271,6 +272,14 @@ impl Settings {
 
     pub(super) fn batch(&self) -> usize {
         self.batch.load(Ordering::Relaxed)
+    }
+
+    /// The class that serves a request of at most [`LARGEST_BYTES`], if one is aligned enough.
+    #[inline]
+    pub(super) fn class_of(&self, bytes: usize) -> Option<Class> {
+        let mask = self.alignment() - 1;
+        let aligned = (bytes + mask) & !mask;
+        (aligned <= LARGEST_BYTES).then(|| Class::of(aligned))
     }
 
     #[inline]

@@ -7,129 +7,51 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
-use super::size_class::Class;
+use super::size_class::{self, Class};
+pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 
 /// The number of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HeaderId(pub(super) u32);
 
-/// The state of one block, in 32 bits that change together:
-///
-/// ```text
-///   31                16 15              2 1  0
-///   size asked for − 1  │ cache that owns │ kind
-/// ```
-///
-/// Only the owner's thread writes a word without checking; everybody else by compare-and-swap from `Live`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) u32);
-
-/// Which cache owns a block. 0 is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tag(pub(super) u16);
-
-impl Tag {
-    pub(super) const NONE: Tag = Tag(0);
-    /// No cache's: more is known of the block than its word says, and it is noted elsewhere.
-    pub(super) const NOTED: Tag = Tag((1 << 14) - 1);
-    /// Tags have 14 bits.
-    pub(super) const MOST: u16 = Tag::NOTED.0 - 1;
-    const BITS: u16 = (1 << 14) - 1;
-}
-
-/// What a block is at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nobody's: in the global cache or its slab.
-    Free,
-    /// A user's.
-    Live,
-    /// In its owner's cache.
-    Cached,
-    /// Freed by another thread, on its way to its owner.
-    Remote,
-}
-
-impl Word {
-    pub(super) const FREE: Word = Word(0);
-
-    #[inline]
-    pub(super) fn live(bytes: usize, owner: Tag) -> Word {
-        Word(((bytes - 1) as u32) << 16 | u32::from(owner.0) << 2 | Kind::Live as u32)
-    }
-
-    /// The same block in another state.
-    #[inline]
-    pub(super) fn with(self, kind: Kind) -> Word {
-        Word(self.0 & !3 | kind as u32)
-    }
-
-    /// The same block of another owner.
-    pub(super) fn owned_by(self, owner: Tag) -> Word {
-        Word(self.0 & !(u32::from(Tag::BITS) << 2) | u32::from(owner.0) << 2)
-    }
-
-    #[inline]
-    pub(super) fn kind(self) -> Kind {
-        match self.0 & 3 {
-            0 => Kind::Free,
-            1 => Kind::Live,
-            2 => Kind::Cached,
-            _ => Kind::Remote,
-        }
-    }
-
-    #[inline]
-    pub(super) fn owner(self) -> Tag {
-        Tag((self.0 >> 2) as u16 & Tag::BITS)
-    }
-
-    /// Whether the block is a user's, and this cache's.
-    #[inline]
-    pub(super) fn is_live_of(self, owner: Tag) -> bool {
-        self.0 & 0xffff == u32::from(owner.0) << 2 | Kind::Live as u32
-    }
-
-    /// Whether the block is in this cache.
-    #[inline]
-    pub(super) fn is_cached_by(self, owner: Tag) -> bool {
-        self.0 & 0xffff == u32::from(owner.0) << 2 | Kind::Cached as u32
-    }
-
-    /// The size asked for, of a block of a slab.
-    #[inline]
-    pub(super) fn requested(self) -> usize {
-        (self.0 >> 16) as usize + 1
-    }
-}
-
-/// A slab, or one block.
+/// A slab, or one block. What a free reads comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Header {
+    /// Of a slab's blocks; `own_word` is that of a block of its own.
+    words: Box<[BlockWord]>,
+    /// Where it begins in the span.
+    start: AtomicU64,
+    /// The size of a slab's blocks, and one over it; both 0 for a block of its own, so that its only index is 0.
+    class_bytes: u32,
+    reciprocal: u32,
     pub(super) id: HeaderId,
     /// The class of a slab's blocks; none for a block of its own.
     pub(super) class: Option<Class>,
-    /// Where it begins in the span.
-    start: AtomicU64,
+    blocks: u16,
+    own_word: BlockWord,
+    node: AtomicU32,
     /// What was asked for, for a block of its own.
     requested: AtomicU64,
     /// The size of a block of its own.
     bytes: AtomicU64,
-    node: AtomicU32,
-    words: Box<[AtomicU32]>,
 }
 
 impl Header {
     fn new(id: HeaderId, class: Option<Class>) -> Header {
-        let blocks = class.map_or(1, Class::blocks);
+        let blocks = class.map_or(0, Class::blocks);
         Header {
+            words: (0..blocks).map(|_| BlockWord::new(Word::FREE)).collect(),
+            start: AtomicU64::new(0),
+            class_bytes: class.map_or(0, |class| class.block_bytes() as u32),
+            reciprocal: class.map_or(0, Class::reciprocal),
             id,
             class,
-            start: AtomicU64::new(0),
+            blocks: class.map_or(1, |class| class.blocks() as u16),
+            own_word: BlockWord::new(Word::FREE),
+            node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            node: AtomicU32::new(0),
-            words: (0..blocks).map(|_| AtomicU32::new(Word::FREE.0)).collect(),
         }
     }
 
@@ -171,22 +93,22 @@ impl Header {
     }
 
     #[inline]
-    pub(super) fn word(&self, index: usize) -> &AtomicU32 {
-        &self.words[index]
+    pub(super) fn word(&self, index: usize) -> &BlockWord {
+        self.words.get(index).unwrap_or(&self.own_word)
     }
 
     pub(super) fn blocks(&self) -> usize {
-        self.words.len()
+        usize::from(self.blocks)
     }
 
     /// The block that begins at an offset of the span, if one does.
     #[inline]
     pub(super) fn index_of(&self, offset: u64) -> Option<usize> {
-        let inside = offset.checked_sub(self.start())?;
-        match self.class {
-            Some(class) => class.index_of(inside).filter(|index| *index < self.words.len()),
-            None => (inside == 0).then_some(0),
-        }
+        // Below the start this is more than any index times a size can be.
+        let inside = offset.wrapping_sub(self.start());
+        let index = size_class::divide(inside, self.reciprocal);
+        let begins = index * u64::from(self.class_bytes) == inside;
+        (begins && index < u64::from(self.blocks)).then_some(index as usize)
     }
 }
 

@@ -35,10 +35,28 @@ pub(super) struct Node {
     pub(super) used_for: Use,
     /// What must have happened before these bytes may be used again.
     pub(super) points: Points,
-    prev: Option<NodeId>,
-    next: Option<NodeId>,
-    bin_prev: Option<NodeId>,
-    bin_next: Option<NodeId>,
+    prev: Link,
+    next: Link,
+    bin_prev: Link,
+    bin_next: Link,
+}
+
+/// A node or none, in four bytes: nodes are what a search has to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link(u32);
+
+impl Link {
+    const NONE: Link = Link(u32::MAX);
+
+    #[inline]
+    fn to(id: Option<NodeId>) -> Link {
+        id.map_or(Link::NONE, |id| Link(id.0))
+    }
+
+    #[inline]
+    fn get(self) -> Option<NodeId> {
+        (self != Link::NONE).then_some(NodeId(self.0))
+    }
 }
 
 impl Node {
@@ -90,15 +108,17 @@ impl Heap {
         debug_assert_eq!(self.node(id).used_for, Use::Free);
         self.unbin(id);
         self.node_mut(id).points = Points::default();
-        let below = self.node(id).prev.expect("outside nodes are on both sides");
+        let below = self.node(id).prev.get().expect("outside nodes are on both sides");
         self.merge_next(below);
         self.merge_next(below);
     }
 
+    #[inline]
     pub(super) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
+    #[inline]
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.0 as usize]
     }
@@ -120,11 +140,12 @@ impl Heap {
                 let Some(id) = next else { break };
                 looked_at += 1;
                 let node = self.node(id);
-                if position(node, bytes, align).is_some() && acceptable(node) {
-                    let candidate = (node.bytes, node.start, id);
-                    best = Some(best.map_or(candidate, |best| best.min(candidate)));
+                let better =
+                    best.is_none_or(|(least, start, _)| (node.bytes, node.start) < (least, start));
+                if better && position(node, bytes, align).is_some() && acceptable(node) {
+                    best = Some((node.bytes, node.start, id));
                 }
-                next = node.bin_next;
+                next = node.bin_next.get();
             }
             if let Some((_, _, id)) = best {
                 return Some(id);
@@ -148,7 +169,7 @@ impl Heap {
         let least = Bin::of(bytes);
         let bins = std::iter::successors(self.bins.last(), |bin| self.bins.last_before(*bin));
         bins.take_while(move |bin| *bin >= least).flat_map(|bin| {
-            std::iter::successors(self.bins.head(bin), |id| self.node(*id).bin_next)
+            std::iter::successors(self.bins.head(bin), |id| self.node(*id).bin_next.get())
         })
     }
 
@@ -163,13 +184,19 @@ impl Heap {
     /// Takes an exact range out of the free node around it.
     pub(super) fn take_at(&mut self, id: NodeId, start: u64, bytes: u64, used_for: Use) -> NodeId {
         debug_assert_eq!(self.node(id).used_for, Use::Free);
-        self.unbin(id);
-        if self.node(id).start < start {
-            let below = id;
-            let above = self.split(below, start);
-            self.bin(below);
+        let below_bytes = start - self.node(id).start;
+        if below_bytes > 0 {
+            let (old, new) = (Bin::of(self.node(id).bytes), Bin::of(below_bytes));
+            if old != new {
+                self.unbin(id);
+            }
+            let above = self.split(id, start);
+            if old != new {
+                self.bin(id);
+            }
             return self.take_front(above, bytes, used_for);
         }
+        self.unbin(id);
         self.take_front(id, bytes, used_for)
     }
 
@@ -187,15 +214,12 @@ impl Heap {
         debug_assert_ne!(self.node(id).used_for, Use::Free);
         self.node_mut(id).used_for = Use::Free;
         let mut merged = id;
-        if let Some(prev) = self.node(id).prev.filter(|prev| self.node(*prev).used_for == Use::Free)
-        {
+        if let Some(prev) = self.free_node(self.node(id).prev) {
             self.unbin(prev);
             self.merge_next(prev);
             merged = prev;
         }
-        if let Some(next) =
-            self.node(merged).next.filter(|next| self.node(*next).used_for == Use::Free)
-        {
+        if let Some(next) = self.free_node(self.node(merged).next) {
             self.unbin(next);
             self.merge_next(merged);
         }
@@ -203,11 +227,14 @@ impl Heap {
         merged
     }
 
+    fn free_node(&self, link: Link) -> Option<NodeId> {
+        link.get().filter(|id| self.node(*id).used_for == Use::Free)
+    }
+
     /// The free nodes beside a node.
     pub(super) fn free_neighbours(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
-        let free = |id: &NodeId| self.node(*id).used_for == Use::Free;
         let node = self.node(id);
-        [node.prev.filter(free), node.next.filter(free)].into_iter().flatten()
+        [self.free_node(node.prev), self.free_node(node.next)].into_iter().flatten()
     }
 
     /// Cuts a node in two; the upper part is new.
@@ -217,18 +244,18 @@ impl Heap {
         node.bytes = at - node.start;
         let (next, points) = (node.next, node.points.clone());
         let upper = self.add(at, upper_bytes, points);
-        self.node_mut(upper).prev = Some(id);
-        self.node_mut(upper).next = next;
-        self.node_mut(id).next = Some(upper);
-        if let Some(next) = next {
-            self.node_mut(next).prev = Some(upper);
+        let node = self.node_mut(upper);
+        (node.prev, node.next) = (Link::to(Some(id)), next);
+        self.node_mut(id).next = Link::to(Some(upper));
+        if let Some(next) = next.get() {
+            self.node_mut(next).prev = Link::to(Some(upper));
         }
         upper
     }
 
     /// Adds a node's upper neighbour to it.
     fn merge_next(&mut self, id: NodeId) {
-        let upper = self.node(id).next.expect("there is an upper neighbour");
+        let upper = self.node(id).next.get().expect("there is an upper neighbour");
         let gone = self.node_mut(upper);
         let (bytes, next, points) = (gone.bytes, gone.next, std::mem::take(&mut gone.points));
         gone.bytes = 0;
@@ -237,8 +264,8 @@ impl Heap {
         node.bytes += bytes;
         node.next = next;
         node.points.merge(points);
-        if let Some(next) = next {
-            self.node_mut(next).prev = Some(id);
+        if let Some(next) = next.get() {
+            self.node_mut(next).prev = Link::to(Some(id));
         }
     }
 
@@ -248,10 +275,10 @@ impl Heap {
             bytes,
             used_for: Use::Free,
             points,
-            prev: None,
-            next: None,
-            bin_prev: None,
-            bin_next: None,
+            prev: Link::NONE,
+            next: Link::NONE,
+            bin_prev: Link::NONE,
+            bin_next: Link::NONE,
         };
         match self.unused.pop() {
             Some(id) => {
@@ -269,21 +296,21 @@ impl Heap {
         let bin = Bin::of(self.node(id).bytes);
         let head = self.bins.head(bin);
         let node = self.node_mut(id);
-        (node.bin_prev, node.bin_next) = (None, head);
+        (node.bin_prev, node.bin_next) = (Link::NONE, Link::to(head));
         if let Some(head) = head {
-            self.node_mut(head).bin_prev = Some(id);
+            self.node_mut(head).bin_prev = Link::to(Some(id));
         }
         self.bins.set_head(bin, Some(id));
     }
 
     fn unbin(&mut self, id: NodeId) {
         let node = self.node(id);
-        let (bin, prev, next) = (Bin::of(node.bytes), node.bin_prev, node.bin_next);
-        match prev {
+        let (bytes, prev, next) = (node.bytes, node.bin_prev, node.bin_next);
+        match prev.get() {
             Some(prev) => self.node_mut(prev).bin_next = next,
-            None => self.bins.set_head(bin, next),
+            None => self.bins.set_head(Bin::of(bytes), next.get()),
         }
-        if let Some(next) = next {
+        if let Some(next) = next.get() {
             self.node_mut(next).bin_prev = prev;
         }
     }
@@ -301,7 +328,7 @@ impl Heap {
         while let Some(id) = at {
             let node = self.node(id);
             assert_eq!(
-                (node.start, node.prev),
+                (node.start, node.prev.get()),
                 (end, prev),
                 "{id:?} does not follow its neighbour"
             );
@@ -309,10 +336,10 @@ impl Heap {
             assert!(!(free && was_free), "free neighbours at {end:#x}");
             let mut binned = self.bins.head(Bin::of(node.bytes));
             while binned.is_some_and(|other| other != id) {
-                binned = binned.and_then(|other| self.node(other).bin_next);
+                binned = binned.and_then(|other| self.node(other).bin_next.get());
             }
             assert_eq!(binned.is_some(), free, "{id:?} is in a bin iff it is free");
-            (end, was_free, prev, at) = (node.end(), free, Some(id), node.next);
+            (end, was_free, prev, at) = (node.end(), free, Some(id), node.next.get());
             seen += 1;
         }
         assert_eq!(end, span_bytes);
@@ -320,13 +347,15 @@ impl Heap {
     }
 }
 
-/// Where in a free node `bytes` would go, if they fit.
+/// Where in a free node `bytes` would go, if they fit. The alignment is a power of two.
+#[inline]
 pub(super) fn position(node: &Node, bytes: u64, align: u64) -> Option<u64> {
-    let is_end_of_span = node.next.is_none();
+    debug_assert!(align.is_power_of_two());
+    let is_end_of_span = node.next == Link::NONE;
     let start = if is_end_of_span {
-        node.start.next_multiple_of(align)
+        (node.start + align - 1) & !(align - 1)
     } else {
-        node.end().checked_sub(bytes)? / align * align
+        node.end().checked_sub(bytes)? & !(align - 1)
     };
     (start >= node.start && start + bytes <= node.end()).then_some(start)
 }

@@ -22,12 +22,11 @@ use self::regions::Regions;
 use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
 use super::fork::Process;
-use super::headers::{Header, Word};
 use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::{Order, StreamSlot};
 use super::stats::PoolStats;
-use super::thread_cache::{Counters, Entry, HoldsCaches, ThreadCache};
+use super::thread_cache::{Counters, HoldsCaches, ThreadCache};
 use crate::driver::{Counted, Driver, DriverResult, PhysicalProperties};
 use crate::resource::Direct;
 
@@ -111,14 +110,6 @@ struct Served {
     device: AtomicU64,
 }
 
-/// A block that is about to be freed, as far as its address says.
-#[derive(Clone, Copy)]
-struct Found<'a> {
-    header: &'a Header,
-    offset: u64,
-    index: usize,
-}
-
 impl HoldsCaches for Inner {
     #[inline]
     fn number(&self) -> u64 {
@@ -195,13 +186,10 @@ impl Inner {
     }
 
     pub(super) fn set_config(&self, config: &PoolConfig) {
-        let realigned = self.settings.alignment() != config.alignment;
         self.settings.set(config);
         self.back.set_slack(config.slack);
-        if realigned {
-            // What caches keep is aligned as before.
-            self.drain();
-        }
+        // What caches were allowed to keep was granted by the settings before, and aligned by them.
+        self.drain_caches();
     }
 
     /// While this stays, stream handles keep their meaning. `None`: the driver cannot tell.
@@ -210,22 +198,6 @@ impl Inner {
         // Relaxed: whoever uses a recycled handle has learnt of it from the thread that destroyed the old stream,
         // and has synchronised with it.
         self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
-    }
-}
-
-impl Found<'_> {
-    #[inline]
-    fn entry(&self) -> Entry {
-        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
-    }
-
-    /// What was asked for.
-    #[inline]
-    fn requested(&self, now: Word) -> usize {
-        match self.header.class {
-            Some(_) => now.requested(),
-            None => self.header.requested(),
-        }
     }
 }
 

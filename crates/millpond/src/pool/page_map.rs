@@ -5,7 +5,6 @@
 //! neither they nor the headers go before the map does.
 
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::headers::{Header, HeaderId, Headers};
@@ -18,17 +17,22 @@ const LEAF_ENTRIES: usize = 4096;
 
 type Leaf = [AtomicPtr<Header>; LEAF_ENTRIES];
 
-/// The headers, and where each of them is used. Every entry is null or points into `headers`.
+/// The leaf of what was never used, so that reading need not ask whether there is one. Nobody writes to it.
+static NOTHING: Leaf = [const { AtomicPtr::new(ptr::null_mut()) }; LEAF_ENTRIES];
+
+/// The headers, and where each of them is used. Every leaf is `NOTHING` or a box of this map's; every entry is null or
+/// points into `headers`.
 #[derive(Debug)]
 pub(super) struct PageMap {
-    leaves: Box<[OnceLock<Box<Leaf>>]>,
+    leaves: Box<[AtomicPtr<Leaf>]>,
     headers: Headers,
 }
 
 impl PageMap {
     pub(super) fn new(span_bytes: u64) -> PageMap {
         let stretches = span_bytes.div_ceil(STRETCH_BYTES) as usize;
-        let leaves = (0..stretches.div_ceil(LEAF_ENTRIES)).map(|_| OnceLock::new()).collect();
+        let leaf = || AtomicPtr::new(ptr::from_ref(&NOTHING).cast_mut());
+        let leaves = (0..stretches.div_ceil(LEAF_ENTRIES)).map(|_| leaf()).collect();
         PageMap { leaves, headers: Headers::new() }
     }
 
@@ -48,11 +52,14 @@ impl PageMap {
         self.headers.iter()
     }
 
-    /// The header of what begins in the stretch of an offset, or covers it.
+    /// The header of what begins in the stretch of an offset, or covers it. Any number will do for an offset.
     #[inline]
     pub(super) fn get(&self, offset: u64) -> Option<&Header> {
         let stretch = (offset / STRETCH_BYTES) as usize;
-        let leaf = self.leaves.get(stretch / LEAF_ENTRIES)?.get()?;
+        // Acquire: the leaf was emptied before it was put here.
+        let leaf = self.leaves.get(stretch / LEAF_ENTRIES)?.load(Ordering::Acquire);
+        // SAFETY: a leaf is a static or a box that goes with `self`, and is only ever shared.
+        let leaf = unsafe { &*leaf };
         // Acquire: the header was written before the entry was.
         let entry = leaf[stretch % LEAF_ENTRIES].load(Ordering::Acquire);
         // SAFETY: an entry is null or points to a header in `self.headers`, which are neither moved nor freed while
@@ -60,15 +67,34 @@ impl PageMap {
         unsafe { entry.as_ref() }
     }
 
+    /// The leaf of a stretch, to write to.
+    fn leaf(&self, stretch: usize) -> &Leaf {
+        let place = &self.leaves[stretch / LEAF_ENTRIES];
+        let mut leaf = place.load(Ordering::Acquire);
+        if ptr::eq(leaf, &NOTHING) {
+            let new =
+                Box::into_raw(Box::new([const { AtomicPtr::new(ptr::null_mut()) }; LEAF_ENTRIES]));
+            // AcqRel: whoever finds the leaf finds it empty, or what is written to it later.
+            match place.compare_exchange(leaf, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => leaf = new,
+                Err(other) => {
+                    // SAFETY: from `into_raw` above, and nobody else has seen it.
+                    drop(unsafe { Box::from_raw(new) });
+                    leaf = other;
+                }
+            }
+        }
+        // SAFETY: as in `get`.
+        unsafe { &*leaf }
+    }
+
     /// Sets the entry of one stretch.
     pub(super) fn set(&self, offset: u64, header: Option<HeaderId>) {
         let stretch = (offset / STRETCH_BYTES) as usize;
-        let leaf = self.leaves[stretch / LEAF_ENTRIES]
-            .get_or_init(|| Box::new([const { AtomicPtr::new(ptr::null_mut()) }; LEAF_ENTRIES]));
         let entry =
             header.map_or(ptr::null_mut(), |id| ptr::from_ref(self.headers.get(id)).cast_mut());
         // Release: whoever sees the entry sees the header.
-        leaf[stretch % LEAF_ENTRIES].store(entry, Ordering::Release);
+        self.leaf(stretch)[stretch % LEAF_ENTRIES].store(entry, Ordering::Release);
     }
 
     /// Sets the entries of all stretches of a range that begins on a stretch.
@@ -87,5 +113,17 @@ impl PageMap {
             .filter_map(|at| self.get(at * STRETCH_BYTES))
             // What begins in the same stretch may begin after the offset.
             .find(|header| header.start() <= offset)
+    }
+}
+
+impl Drop for PageMap {
+    fn drop(&mut self) {
+        for leaf in &mut self.leaves {
+            let leaf = *leaf.get_mut();
+            if !ptr::eq(leaf, &NOTHING) {
+                // SAFETY: every leaf but `NOTHING` is a box's, from `leaf`, and nobody reads it any more.
+                drop(unsafe { Box::from_raw(leaf) });
+            }
+        }
     }
 }

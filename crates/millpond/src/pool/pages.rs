@@ -18,7 +18,8 @@ struct Page {
 /// `spare` counts the pages that have a handle and no users.
 #[derive(Debug)]
 pub(super) struct Pages {
-    page_bytes: u64,
+    /// A page has two to the power of this bytes.
+    page_bits: u32,
     pages: Vec<Page>,
     spare: usize,
     /// Goes up from time to time, so that it can be told how long a page has been spare.
@@ -27,25 +28,36 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(page_bytes: u64) -> Pages {
-        Pages { page_bytes, pages: Vec::new(), spare: 0, now: 0 }
+        assert!(page_bytes.is_power_of_two(), "pages of {page_bytes} bytes");
+        Pages { page_bits: page_bytes.trailing_zeros(), pages: Vec::new(), spare: 0, now: 0 }
     }
 
-    /// No pages at all: where addresses have memory as they are.
-    pub(super) fn none() -> Pages {
-        Pages::new(0)
+    /// One page that is all memory: where addresses have memory as they are.
+    pub(super) fn everything() -> Pages {
+        let all = Page { handle: Some(PhysicalHandle(0)), ..Page::default() };
+        Pages { page_bits: 63, pages: vec![all], spare: 1, now: 0 }
     }
 
     /// The pages that a range touches.
+    #[inline]
     pub(super) fn of(&self, start: u64, bytes: u64) -> impl Iterator<Item = PageNumber> + use<> {
-        let pages = match self.page_bytes {
-            0 => 0..0,
-            page => start / page..(start + bytes - 1) / page + 1,
-        };
-        pages.map(|number| PageNumber(number as u32))
+        let end = ((start + bytes - 1) >> self.page_bits) as u32 + 1;
+        ((start >> self.page_bits) as u32..end).map(PageNumber)
+    }
+
+    /// The entries of the pages that a range touches, made if there are none.
+    #[inline]
+    fn range_mut(&mut self, start: u64, bytes: u64) -> &mut [Page] {
+        let first = (start >> self.page_bits) as usize;
+        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
+        if end > self.pages.len() {
+            self.pages.resize(end, Page::default());
+        }
+        &mut self.pages[first..end]
     }
 
     pub(super) fn start_of(&self, page: PageNumber) -> u64 {
-        u64::from(page.0) * self.page_bytes
+        u64::from(page.0) << self.page_bits
     }
 
     fn page_mut(&mut self, page: PageNumber) -> &mut Page {
@@ -60,8 +72,12 @@ impl Pages {
         self.pages.get(page.0 as usize)?.handle
     }
 
+    #[inline]
     pub(super) fn is_mapped(&self, start: u64, bytes: u64) -> bool {
-        self.of(start, bytes).all(|page| self.handle(page).is_some())
+        let first = (start >> self.page_bits) as usize;
+        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
+        let pages = self.pages.get(first..end);
+        pages.is_some_and(|pages| pages.iter().all(|page| page.handle.is_some()))
     }
 
     pub(super) fn missing(&self, start: u64, bytes: u64) -> Vec<PageNumber> {
@@ -82,9 +98,9 @@ impl Pages {
         most: usize,
         since: u32,
     ) -> Option<(PageNumber, usize)> {
-        let first = start.div_ceil(self.page_bytes);
+        let first = start.div_ceil(1 << self.page_bits);
         // What lies beyond the pages that were ever used has no memory.
-        let end = ((start + bytes) / self.page_bytes).min(self.pages.len() as u64);
+        let end = ((start + bytes) >> self.page_bits).min(self.pages.len() as u64);
         let old = |page: &PageNumber| {
             let page = &self.pages[page.0 as usize];
             page.handle.is_some() && page.spare_since <= since
@@ -105,25 +121,24 @@ impl Pages {
     }
 
     pub(super) fn add_user(&mut self, start: u64, bytes: u64) {
-        for number in self.of(start, bytes) {
-            let page = self.page_mut(number);
+        let mut taken = 0;
+        for page in self.range_mut(start, bytes) {
             page.users += 1;
-            if page.users == 1 && page.handle.is_some() {
-                self.spare -= 1;
-            }
+            taken += usize::from(page.users == 1 && page.handle.is_some());
         }
+        self.spare -= taken;
     }
 
     pub(super) fn remove_user(&mut self, start: u64, bytes: u64) {
-        let now = self.now;
-        for number in self.of(start, bytes) {
-            let page = self.page_mut(number);
+        let (now, mut left) = (self.now, 0);
+        for page in self.range_mut(start, bytes) {
             page.users -= 1;
             if page.users == 0 && page.handle.is_some() {
                 page.spare_since = now;
-                self.spare += 1;
+                left += 1;
             }
         }
+        self.spare += left;
     }
 
     pub(super) fn set_handle(&mut self, number: PageNumber, handle: Option<PhysicalHandle>) {

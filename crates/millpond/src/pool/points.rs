@@ -34,15 +34,18 @@ pub(super) struct Point {
 }
 
 /// Points of several streams, the newest of each. Usually one, so the first is kept in place.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Points {
     first: Option<Point>,
     more: Vec<Point>,
 }
 
-impl From<Point> for Points {
-    fn from(point: Point) -> Points {
-        Points { first: Some(point), more: Vec::new() }
+// Not derived: every placement clones points, and nearly always there is one.
+impl Clone for Points {
+    #[inline]
+    fn clone(&self) -> Points {
+        let more = if self.more.is_empty() { Vec::new() } else { self.more.clone() };
+        Points { first: self.first, more }
     }
 }
 

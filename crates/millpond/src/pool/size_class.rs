@@ -39,12 +39,11 @@ const BLOCK_BYTES: [u32; CLASSES] = {
 ///
 /// For offsets up to 256 KiB (1,024 units) and blocks up to 128 units the product's error stays below one block.
 const RECIPROCAL_BITS: u32 = 20;
-const RECIPROCAL: [u64; CLASSES] = {
+const RECIPROCAL: [u32; CLASSES] = {
     let mut reciprocals = [0; CLASSES];
     let mut class = 0;
     while class < CLASSES {
-        reciprocals[class] =
-            (1 << RECIPROCAL_BITS) / (BLOCK_BYTES[class] as u64 / ALIGNMENT as u64) + 1;
+        reciprocals[class] = (1 << RECIPROCAL_BITS) / (BLOCK_BYTES[class] / ALIGNMENT as u32) + 1;
         class += 1;
     }
     reciprocals
@@ -83,12 +82,9 @@ impl Class {
         u64::from(BLOCK_BYTES[self.index()])
     }
 
-    /// The number of the block that begins at an offset of a slab, if one does.
-    #[inline]
-    pub(super) fn index_of(self, offset: u64) -> Option<usize> {
-        let units = offset / ALIGNMENT as u64;
-        let index = (units * RECIPROCAL[self.index()]) >> RECIPROCAL_BITS;
-        (index * self.block_bytes() == offset).then_some(index as usize)
+    /// One over the size of its blocks, for [`divide`].
+    pub(super) fn reciprocal(self) -> u32 {
+        RECIPROCAL[self.index()]
     }
 
     /// The size of its slabs: eight blocks at least, from 64 to 256 KiB, in whole stretches of the page map.
@@ -102,6 +98,12 @@ impl Class {
     pub(super) fn blocks(self) -> usize {
         (self.slab_bytes() / self.block_bytes()) as usize
     }
+}
+
+/// The number of the block in which an offset of a slab lies. Something for any other number, but always less than 2⁴⁴.
+#[inline]
+pub(super) fn divide(offset: u64, reciprocal: u32) -> u64 {
+    (offset / ALIGNMENT as u64).wrapping_mul(u64::from(reciprocal)) >> RECIPROCAL_BITS
 }
 
 #[cfg(test)]
@@ -121,9 +123,8 @@ mod tests {
         for class in (0..CLASSES as u8).map(Class) {
             assert!(class.blocks() >= 8 && class.block_bytes() % 256 == 0);
             for offset in (0..class.slab_bytes()).step_by(64) {
-                let exact = offset.is_multiple_of(class.block_bytes());
-                let index = (offset / class.block_bytes()) as usize;
-                assert_eq!(class.index_of(offset), exact.then_some(index), "{class:?} at {offset}");
+                let index = offset / class.block_bytes();
+                assert_eq!(divide(offset, class.reciprocal()), index, "{class:?} at {offset}");
             }
         }
     }

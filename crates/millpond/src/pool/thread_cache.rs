@@ -1,33 +1,21 @@
 //! What one thread keeps for one stream: freed blocks, ready to be handed out again.
 //!
 //! The owner's thread takes and puts without a lock and without an atomic read-modify-write. Anybody else may take the
-//! cache away from it for a moment, to reclaim what an idle thread holds:
-//!
-//! ```text
-//!   owner                               reclaimer (one at a time, under the pool's lock)
-//!   busy = true        (plain store)    frozen = true
-//!   ── compiler fence ──                membarrier: every thread passes a full fence
-//!   frozen?  yes: busy = false, leave   wait until busy = false; the cache is ours
-//!   take or put                         take everything
-//!   busy = false       (release)        frozen = false        (release)
-//! ```
-//!
-//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at `frozen` comes after
-//! it and sees it.
+//! cache away from it for a moment, to reclaim what an idle thread holds; `handshake` is how.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
-use super::headers::{HeaderId, Kind, Tag, Word};
-use super::membarrier;
+use super::bins::Bin;
+use super::handshake::Handshake;
+use super::headers::{BlockWord, Header, HeaderId, Kind, Tag, Word};
+use super::inbox::Inbox;
 use super::points::StreamSlot;
-use super::size_class::{CLASSES, Class};
+use super::size_class::{CLASSES, Class, LARGEST_BYTES};
 use crate::driver::Stream;
 
-/// One free block.
+/// One free block of a slab, or of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) offset: u64,
@@ -35,45 +23,116 @@ pub(super) struct Entry {
     pub(super) index: u32,
 }
 
-/// A free block in a cache, with its word at hand.
+/// A free block of a slab in a cache, with its word at hand.
 #[derive(Clone, Copy, Debug)]
 struct Cached {
-    entry: Entry,
-    word: *const AtomicU32,
+    offset: u64,
+    word: *const BlockWord,
 }
 
-/// Blocks of one size that are not of a class.
-#[derive(Debug, Default)]
-struct QuickList {
+/// A free block of its own in a cache, with its header at hand.
+#[derive(Clone, Copy, Debug)]
+struct CachedLarge {
     bytes: u64,
-    blocks: Vec<Cached>,
+    offset: u64,
+    header: *const Header,
 }
 
-const QUICK_LISTS: usize = 64;
+/// Free blocks of one class: the first `used` slots. As many as there are slots are kept without asking whether the cache may
+/// keep so much.
+#[derive(Debug, Default)]
+struct Stack {
+    slots: Vec<Cached>,
+    used: usize,
+}
+
+impl Stack {
+    const EMPTY_SLOT: Cached = Cached { offset: 0, word: std::ptr::null() };
+
+    #[inline]
+    fn pop(&mut self) -> Option<Cached> {
+        let last = self.used.wrapping_sub(1);
+        let cached = *self.slots.get(last)?;
+        self.used = last;
+        Some(cached)
+    }
+
+    /// The last block is being freed by another thread too: makes the next one live that is not.
+    #[cold]
+    fn pop_after_race(&mut self, tag: Tag, live: Word) -> Option<u64> {
+        loop {
+            let cached = self.pop()?;
+            // SAFETY: as in `take_small`.
+            let word = unsafe { &*cached.word };
+            if word.take_as_owner(tag, live) {
+                return Some(cached.offset);
+            }
+        }
+    }
+
+    /// Whether there was a slot, and something for it.
+    #[inline]
+    fn push(&mut self, cached: impl FnOnce() -> Option<Cached>) -> bool {
+        let Some(slot) = self.slots.get_mut(self.used) else { return false };
+        let Some(cached) = cached() else { return false };
+        *slot = cached;
+        self.used += 1;
+        true
+    }
+
+    fn set_slots(&mut self, slots: usize) {
+        self.slots.resize(slots.max(self.used), Self::EMPTY_SLOT);
+    }
+
+    /// Takes the oldest blocks.
+    fn take_first(&mut self, count: usize) -> impl Iterator<Item = u64> + '_ {
+        self.used -= count;
+        let slots = self.slots.len();
+        // The slots that are left over come after those that are used.
+        self.slots.extend(std::iter::repeat_n(Self::EMPTY_SLOT, count));
+        debug_assert!(self.slots.len() == slots + count);
+        self.slots.drain(..count).map(|cached| cached.offset)
+    }
+}
 
 /// The largest block that a cache keeps.
 pub(super) const LARGEST_CACHED_BYTES: u64 = 1 << 20;
 
-/// `bytes = Σ classes + Σ quick`. What is in the outbox belongs to others.
+const FIRST_BIN: usize = Bin::of(LARGEST_BYTES as u64).index();
+const LARGE_BINS: usize = Bin::of(LARGEST_CACHED_BYTES).index() - FIRST_BIN + 1;
+
+/// Blocks of a bin that are looked at for one that fits.
+const LOOKED_AT: usize = 4;
+
+/// `granted_bytes = Σ slots × size`, over classes; `large_bytes = Σ large`; the cache's bound is on their
+/// sum. What is in the outbox belongs to others.
 #[derive(Debug)]
 struct Stacks {
-    classes: [Vec<Cached>; CLASSES],
-    quick: Vec<QuickList>,
-    bytes: u64,
+    classes: [Stack; CLASSES],
+    granted_bytes: u64,
+    /// Blocks of their own, by bin: those of one bin differ in size by at most 3 %.
+    large: Box<[Vec<CachedLarge>]>,
+    large_bytes: u64,
     /// Blocks of one other cache that this thread has freed.
     outbox: Vec<RemoteFree>,
     outbox_owner: Tag,
 }
 
+// SAFETY: the raw pointers point into headers, which are shared and live as long as the pool, and the pool keeps its caches
+// no longer than that.
+unsafe impl Send for Stacks {}
+
 /// A block that another thread has freed, and on which stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemoteFree {
-    pub(super) entry: Entry,
+    pub(super) offset: u64,
     pub(super) stream: StreamSlot,
 }
 
-/// What one thread has allocated and freed. Written by that thread alone, read by all.
+/// What one thread has allocated and freed. Written by that thread alone, read by all; in lines of its own, so that nobody
+/// else's writing disturbs it.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Counters {
     pub(super) allocated_bytes: AtomicU64,
     pub(super) freed_bytes: AtomicU64,
@@ -139,61 +198,37 @@ impl Counters {
 
 /// The blocks that one thread keeps for one stream.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct ThreadCache {
     pub(super) tag: Tag,
     pub(super) stream: StreamSlot,
+    stacks: Handshake<Stacks>,
     /// Blocks of this cache that others have freed.
-    pub(super) inbox: Mutex<Vec<RemoteFree>>,
-    /// Its thread has gone: nobody will look into the inbox.
-    pub(super) orphaned: AtomicBool,
-    busy: AtomicBool,
-    frozen: AtomicBool,
-    stacks: UnsafeCell<Stacks>,
+    pub(super) inbox: Inbox<RemoteFree>,
 }
-
-// SAFETY: `stacks` is touched only by the owner's thread while `busy` is set and `frozen` was not, or by a reclaimer
-// that has set `frozen`, passed the barrier and seen `busy` clear; see the module's text. The raw pointers in it point
-// into headers, which live as long as the pool, and the pool keeps its caches no longer than that.
-unsafe impl Sync for ThreadCache {}
-// SAFETY: as for `Sync`; nothing in a cache belongs to a particular thread but the right to call the owner's methods.
-unsafe impl Send for ThreadCache {}
 
 impl ThreadCache {
     pub(super) fn new(tag: Tag, stream: StreamSlot) -> ThreadCache {
         ThreadCache {
             tag,
             stream,
-            inbox: Mutex::default(),
-            orphaned: AtomicBool::new(false),
-            busy: AtomicBool::new(false),
-            frozen: AtomicBool::new(false),
-            stacks: UnsafeCell::new(Stacks {
-                classes: std::array::from_fn(|_| Vec::new()),
-                quick: (0..QUICK_LISTS).map(|_| QuickList::default()).collect(),
-                bytes: 0,
+            stacks: Handshake::new(Stacks {
+                classes: std::array::from_fn(|_| Stack::default()),
+                granted_bytes: 0,
+                large: (0..LARGE_BINS).map(|_| Vec::new()).collect(),
+                large_bytes: 0,
                 outbox: Vec::new(),
                 outbox_owner: Tag::NONE,
             }),
+            inbox: Inbox::new(),
         }
     }
 
     /// Runs something on the stacks, unless a reclaimer has them. Only the owner's thread may call this.
     #[inline]
     fn with<T>(&self, run: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
-        self.busy.store(true, Ordering::Relaxed);
-        // The store comes first for a reclaimer's membarrier to find it; see the module's text.
-        compiler_fence(Ordering::SeqCst);
-        // Acquire: what a reclaimer did before it let go is done.
-        if self.frozen.load(Ordering::Acquire) {
-            self.busy.store(false, Ordering::Release);
-            return None;
-        }
-        // SAFETY: we are the owner's thread, `busy` is set and nobody had frozen the cache, so a reclaimer that
-        // freezes it now waits until `busy` is clear. `run` cannot come back here: it has the stacks only.
-        let answer = run(unsafe { &mut *self.stacks.get() });
-        // Release: a reclaimer that sees this sees what `run` did.
-        self.busy.store(false, Ordering::Release);
-        Some(answer)
+        // SAFETY: we are the owner's thread, and `run` has the stacks only: it cannot come back here.
+        unsafe { self.stacks.as_owner(run) }
     }
 
     /// Takes a block of a class and makes it live. Only the owner's thread may call this.
@@ -201,92 +236,88 @@ impl ThreadCache {
     pub(super) fn take_small(&self, class: Class, bytes: usize) -> Option<u64> {
         let (tag, live) = (self.tag, Word::live(bytes, self.tag));
         self.with(|stacks| {
-            loop {
-                let cached = stacks.classes[class.index()].pop()?;
-                stacks.bytes -= class.block_bytes();
-                if cached.become_live(tag, live) {
-                    return Some(cached.entry.offset);
-                }
+            let stack = &mut stacks.classes[class.index()];
+            let cached = stack.pop()?;
+            // SAFETY: a slot that is used has a block's word, which is in a header and lives as long as the pool; see
+            // `Stacks`.
+            let word = unsafe { &*cached.word };
+            if word.take_as_owner(tag, live) {
+                return Some(cached.offset);
             }
+            stack.pop_after_race(tag, live)
         })?
     }
 
-    /// Takes a block of exactly `block_bytes` and makes it live. Only the owner's thread may call this.
+    /// Takes a block of at least `block_bytes`, and little more, and makes it live. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn take_large(&self, block_bytes: u64) -> Option<Entry> {
-        let (tag, live) = (self.tag, Word::live(1, self.tag));
+    pub(super) fn take_large(&self, block_bytes: u64, requested: usize) -> Option<u64> {
+        let (tag, live) = (self.tag, Word::live(Word::OWN_BLOCK, self.tag));
         self.with(|stacks| {
-            let list = &mut stacks.quick[quick_list_of(block_bytes)];
-            if list.bytes != block_bytes {
-                return None;
-            }
             loop {
-                let cached = list.blocks.pop()?;
-                stacks.bytes -= block_bytes;
-                if cached.become_live(tag, live) {
-                    return Some(cached.entry);
+                let CachedLarge { bytes, offset, header } = stacks.pop_large(block_bytes)?;
+                stacks.large_bytes -= bytes;
+                // SAFETY: headers live as long as the pool; see `Stacks`.
+                let header = unsafe { &*header };
+                if header.word(0).take_as_owner(tag, live) {
+                    header.set_requested(requested);
+                    return Some(offset);
                 }
             }
         })?
     }
 
-    /// Puts a block of a class back that the caller has seen to be live, ours and of the right size. `false`: the
-    /// cache is full, or frozen, and the block is live as before. Only the owner's thread may call this.
+    /// Puts a block of a slab back, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or
+    /// the cache is full or frozen; nothing has changed. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn put_small(
+    pub(super) fn put_small(&self, block: Block<'_>, class: Class, now: Word) -> bool {
+        let put = self.with(|stacks| stacks.push_small(block, class, now));
+        put == Some(true)
+    }
+
+    /// As [`put_small`](Self::put_small), and makes room within bounds if there is none.
+    pub(super) fn put_small_within(
         &self,
+        block: Block<'_>,
         class: Class,
-        entry: Entry,
-        word: &AtomicU32,
         now: Word,
         most: Bounds,
     ) -> bool {
         let put = self.with(|stacks| {
-            let stack = &mut stacks.classes[class.index()];
-            if stack.len() >= most.blocks || stacks.bytes + class.block_bytes() > most.bytes {
+            stacks.push_small(block, class, now)
+                || stacks.grant(class, most) && stacks.push_small(block, class, now)
+        });
+        put == Some(true)
+    }
+
+    /// As [`put_small_within`](Self::put_small_within), for a block of its own.
+    #[inline]
+    pub(super) fn put_large(&self, block: Block<'_>, now: Word, most: Bounds) -> bool {
+        let bytes = block.header.bytes();
+        if bytes > LARGEST_CACHED_BYTES {
+            return false;
+        }
+        let put = self.with(|stacks| {
+            let list = &mut stacks.large[Bin::of(bytes).index() - FIRST_BIN];
+            let kept = stacks.granted_bytes + stacks.large_bytes;
+            // A quarter is left to blocks of slabs: they are many, and small.
+            if list.len() >= most.blocks
+                || kept + bytes > most.bytes - most.bytes / 4
+                || !block.word().free_as_owner(now)
+            {
                 return false;
             }
-            stacks.bytes += class.block_bytes();
-            stack.push(Cached::new(entry, word, now));
+            list.push(CachedLarge { bytes, offset: block.offset, header: block.header });
+            stacks.large_bytes += bytes;
             true
         });
         put == Some(true)
     }
 
-    /// As [`put_small`](Self::put_small), for a block of its own. Says whether it was put, and which block of another
-    /// size has to go, one at a time, until its list can serve this size.
-    #[inline]
-    pub(super) fn put_large(
-        &self,
-        block_bytes: u64,
-        entry: Entry,
-        word: &AtomicU32,
-        now: Word,
-        most: Bounds,
-    ) -> (bool, Option<Entry>) {
-        let put = self.with(|stacks| {
-            let list = &mut stacks.quick[quick_list_of(block_bytes)];
-            if list.bytes != block_bytes {
-                if let Some(other) = list.blocks.pop() {
-                    stacks.bytes -= list.bytes;
-                    return (false, Some(other.entry));
-                }
-                list.bytes = block_bytes;
-            }
-            let fits = list.blocks.len() < most.blocks && stacks.bytes + block_bytes <= most.bytes;
-            if fits {
-                stacks.bytes += block_bytes;
-                list.blocks.push(Cached::new(entry, word, now));
-            }
-            (fits, None)
-        });
-        put.unwrap_or_default()
-    }
-
     /// Leaves a block that another cache owns in the outbox. Returns what has to be sent now. `Err`: frozen.
+    #[inline]
     pub(super) fn send(&self, owner: Tag, freed: RemoteFree) -> Result<Option<Parcel>, RemoteFree> {
         let sent = self.with(|stacks| {
-            let full = stacks.outbox.len() >= OUTBOX_BLOCKS;
+            let full = stacks.outbox.len() == stacks.outbox.capacity();
             let parcel =
                 if full || stacks.outbox_owner != owner { stacks.take_outbox() } else { None };
             stacks.outbox_owner = owner;
@@ -298,35 +329,37 @@ impl ThreadCache {
 
     /// Adds free blocks that nobody else knows of, as far as there is room for them; says how many. Only the owner's thread
     /// may call this.
-    pub(super) fn fill(
+    pub(super) fn fill<'a>(
         &self,
         class: Class,
-        entries: &[(Entry, &AtomicU32)],
+        blocks: impl Iterator<Item = (u64, &'a BlockWord)>,
         most: Bounds,
     ) -> usize {
-        let tag = self.tag;
+        let cached = Word::live(1, self.tag).with(Kind::Cached);
         let filled = self.with(|stacks| {
+            let kept = stacks.granted_bytes + stacks.large_bytes;
             let stack = &mut stacks.classes[class.index()];
-            let room_bytes = most.bytes.saturating_sub(stacks.bytes) / class.block_bytes();
-            let room = most.blocks.saturating_sub(stack.len()).min(room_bytes as usize);
-            let filled = &entries[..room.min(entries.len())];
-            for (entry, word) in filled {
-                word.store(Word::live(1, tag).with(Kind::Cached).0, Ordering::Relaxed);
-                stack.push(Cached { entry: *entry, word: *word });
+            let (used, slots) = (stack.used, stack.slots.len());
+            let more = (most.bytes.saturating_sub(kept) / class.block_bytes()) as usize;
+            let room = most.blocks.saturating_sub(used).min(slots - used + more);
+            for (offset, word) in blocks.take(room) {
+                if stack.used == stack.slots.len() {
+                    stack.slots.push(Stack::EMPTY_SLOT);
+                }
+                word.set(cached);
+                stack.push(|| Some(Cached { offset, word }));
             }
-            stacks.bytes += class.block_bytes() * filled.len() as u64;
-            filled.len()
+            stacks.granted_bytes += class.block_bytes() * (stack.slots.len() - slots) as u64;
+            stack.used - used
         });
         filled.unwrap_or(0)
     }
 
     /// Takes the older half of a class's blocks. Only the owner's thread may call this.
-    pub(super) fn take_half(&self, class: Class) -> Vec<Entry> {
+    pub(super) fn take_half(&self, class: Class) -> Vec<u64> {
         let half = self.with(|stacks| {
             let stack = &mut stacks.classes[class.index()];
-            let count = stack.len().div_ceil(2);
-            stacks.bytes -= class.block_bytes() * count as u64;
-            stack.drain(..count).map(|cached| cached.entry).collect()
+            stack.take_first(stack.used.div_ceil(2)).collect()
         });
         half.unwrap_or_default()
     }
@@ -336,34 +369,111 @@ impl ThreadCache {
     pub(super) fn take_all<T>(
         &self,
         before_thaw: impl FnOnce() -> T,
-    ) -> (Vec<Entry>, Option<Parcel>, T) {
-        self.frozen.store(true, Ordering::Relaxed);
-        membarrier::all_threads();
-        while self.busy.load(Ordering::Acquire) {
-            std::hint::spin_loop();
-        }
-        // SAFETY: `frozen` is set, the barrier has passed and `busy` is clear: the owner stays away until `frozen`
-        // is cleared, and there is no other reclaimer.
-        let stacks = unsafe { &mut *self.stacks.get() };
-        let mut entries: Vec<Entry> = Vec::new();
-        for stack in &mut stacks.classes {
-            entries.extend(stack.drain(..).map(|cached| cached.entry));
-        }
-        for list in &mut stacks.quick {
-            entries.extend(list.blocks.drain(..).map(|cached| cached.entry));
-        }
-        stacks.bytes = 0;
-        let parcel = stacks.take_outbox();
-        let more = before_thaw();
-        self.frozen.store(false, Ordering::Release);
-        (entries, parcel, more)
+    ) -> (Vec<u64>, Option<Parcel>, T) {
+        let take = |stacks: &mut Stacks| {
+            let mut offsets = Vec::new();
+            for stack in &mut stacks.classes {
+                offsets.extend(stack.slots.drain(..).take(stack.used).map(|cached| cached.offset));
+                stack.used = 0;
+            }
+            for list in &mut stacks.large {
+                offsets.extend(list.drain(..).map(|cached| cached.offset));
+            }
+            (stacks.granted_bytes, stacks.large_bytes) = (0, 0);
+            (offsets, stacks.take_outbox(), before_thaw())
+        };
+        // SAFETY: the caller holds the pool's list of caches, so there is one reclaimer at a time; it is not inside `with`,
+        // which runs nothing but what is in this file.
+        unsafe { self.stacks.as_reclaimer(take) }
     }
 }
 
 impl Stacks {
+    #[inline]
+    fn push_small(&mut self, block: Block<'_>, class: Class, now: Word) -> bool {
+        let word = block.word();
+        let cached = || word.free_as_owner(now).then_some(Cached { offset: block.offset, word });
+        self.classes[class.index()].push(cached)
+    }
+
+    /// A block of at least `block_bytes` from its bin, an exact one if there is, or else from the next bin.
+    #[inline]
+    fn pop_large(&mut self, block_bytes: u64) -> Option<CachedLarge> {
+        let bin = Bin::of(block_bytes).index() - FIRST_BIN;
+        let list = &mut self.large[bin];
+        if let Some(last) = list.last()
+            && last.bytes == block_bytes
+        {
+            return list.pop();
+        }
+        let first = list.len().saturating_sub(LOOKED_AT);
+        let fitting = (first..list.len()).filter(|index| list[*index].bytes >= block_bytes);
+        if let Some(best) = fitting.min_by_key(|index| list[*index].bytes) {
+            return Some(list.swap_remove(best));
+        }
+        self.large.get_mut(bin + 1)?.pop()
+    }
+
+    /// Lets a class keep more blocks: twice as many as it has, as far as the bounds allow.
+    #[cold]
+    fn grant(&mut self, class: Class, most: Bounds) -> bool {
+        const FIRST_GRANT: usize = 8;
+        let used = self.classes[class.index()].used;
+        let slots = (2 * used).max(FIRST_GRANT).min(most.blocks);
+        if slots <= used {
+            return false;
+        }
+        let more = |slots: usize| class.block_bytes() * (slots - used) as u64;
+        if self.granted_bytes + self.large_bytes + more(slots) > most.bytes {
+            // What others were granted and do not use they may ask for again.
+            self.classes.iter_mut().for_each(|stack| stack.set_slots(0));
+            self.count_granted();
+        }
+        let room = most.bytes.saturating_sub(self.granted_bytes + self.large_bytes);
+        let slots = slots.min(used + (room / class.block_bytes()) as usize);
+        self.classes[class.index()].set_slots(slots);
+        self.count_granted();
+        slots > used
+    }
+
+    fn count_granted(&mut self) {
+        let bytes =
+            |(class, stack): (u8, &Stack)| Class(class).block_bytes() * stack.slots.len() as u64;
+        self.granted_bytes = (0..).zip(&self.classes).map(bytes).sum();
+    }
+
     fn take_outbox(&mut self) -> Option<Parcel> {
-        let blocks = std::mem::take(&mut self.outbox);
+        let blocks = std::mem::replace(&mut self.outbox, Vec::with_capacity(OUTBOX_BLOCKS));
         (!blocks.is_empty()).then_some(Parcel { owner: self.outbox_owner, blocks })
+    }
+}
+
+/// A block, as its address says: it begins at `offset`, as number `index` of what its header describes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    pub(super) header: &'a Header,
+    pub(super) offset: u64,
+    pub(super) index: usize,
+}
+
+impl<'a> Block<'a> {
+    #[inline]
+    pub(super) fn word(&self) -> &'a BlockWord {
+        self.header.word(self.index)
+    }
+
+    #[inline]
+    pub(super) fn entry(&self) -> Entry {
+        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
+    }
+
+    /// What was asked for.
+    #[inline]
+    pub(super) fn requested(&self, now: Word) -> usize {
+        match self.header.class {
+            Some(_) => now.requested(),
+            None => self.header.requested(),
+        }
     }
 }
 
@@ -375,7 +485,7 @@ pub(super) struct Parcel {
 }
 
 /// Blocks that are sent to their owner at a time.
-const OUTBOX_BLOCKS: usize = 32;
+const OUTBOX_BLOCKS: usize = 64;
 
 /// What a call of a thread used lately. The pointers are of the pool with that number.
 #[derive(Clone, Copy)]
@@ -397,8 +507,9 @@ impl Last {
     };
 }
 
-/// Streams that a thread may use in turn without looking its caches up.
-const REMEMBERED: usize = 8;
+/// Streams that a thread may use in turn without looking its caches up: two to the power of this.
+const REMEMBERED_BITS: u32 = 3;
+const REMEMBERED: usize = 1 << REMEMBERED_BITS;
 
 thread_local! {
     static LAST: [Cell<Last>; REMEMBERED] = const { [const { Cell::new(Last::NOTHING) }; REMEMBERED] };
@@ -407,7 +518,8 @@ thread_local! {
 /// Where a stream is remembered. Handles are addresses of something, or small numbers.
 #[inline]
 fn place_of(stream: Stream) -> usize {
-    (stream.0 >> 4 ^ stream.0 >> 9 ^ stream.0) as usize % REMEMBERED
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    (stream.0.wrapping_mul(GOLDEN) >> (64 - REMEMBERED_BITS)) as usize
 }
 
 /// Runs something with this thread's cache for a stream of a pool, if it was used lately and the stream's handle has kept
@@ -420,7 +532,8 @@ pub(super) fn with_last<T>(
     run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
 ) -> Option<T> {
     let last = LAST.with(|last| last[place_of(stream)].get());
-    if last.pool != pool.number() || last.stream != stream || last.epoch != epoch {
+    let differs = (last.pool ^ pool.number()) | (last.stream.0 ^ stream.0) | (last.epoch ^ epoch);
+    if differs != 0 {
         return None;
     }
     // SAFETY: the number is of the pool that `pool` borrows and was never another's, so `set_last` was called with a
@@ -459,31 +572,4 @@ pub(super) trait HoldsCaches {
 pub(super) struct Bounds {
     pub(super) blocks: usize,
     pub(super) bytes: u64,
-}
-
-impl Cached {
-    #[inline]
-    fn new(entry: Entry, word: &AtomicU32, now: Word) -> Cached {
-        word.store(now.with(Kind::Cached).0, Ordering::Relaxed);
-        Cached { entry, word }
-    }
-
-    /// Makes the block live, unless another thread has freed it too, meanwhile: then it comes back by the inbox.
-    #[inline]
-    fn become_live(&self, tag: Tag, live: Word) -> bool {
-        // SAFETY: words are in headers, which live as long as the pool; see `Sync`.
-        let word = unsafe { &*self.word };
-        let now = Word(word.load(Ordering::Relaxed));
-        if !now.is_cached_by(tag) {
-            return false;
-        }
-        word.store(live.0, Ordering::Relaxed);
-        true
-    }
-}
-
-#[inline]
-fn quick_list_of(block_bytes: u64) -> usize {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    ((block_bytes / 512).wrapping_mul(GOLDEN) >> (64 - QUICK_LISTS.trailing_zeros())) as usize
 }

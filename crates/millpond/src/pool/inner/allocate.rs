@@ -1,7 +1,7 @@
 //! Allocating: the thread's cache, then each tier behind it, and the driver last.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BelongsTo, Inner, Keep, WORTH_DRAINING_BYTES};
 use crate::driver::{
@@ -10,7 +10,7 @@ use crate::driver::{
 };
 use crate::pool::back::{Placed, Reach, Taker, Wanted, avoiding_captures};
 use crate::pool::bins::STEP_BYTES;
-use crate::pool::headers::{Tag, Word};
+use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::{Use, in_steps};
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
@@ -33,20 +33,20 @@ impl Inner {
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
-        if bytes == 0 {
-            return Ok(DevicePtr::NULL);
+        // Nothing, too, is not less than one byte.
+        if bytes.wrapping_sub(1) < LARGEST_BYTES
+            && let Some(ptr) = self.allocate_small_cached(bytes, stream)
+        {
+            return Ok(ptr);
         }
-        match self.allocate_cached(bytes, stream) {
-            Some(ptr) => Ok(ptr),
-            None => self.allocate_slow(bytes, stream),
-        }
+        self.allocate_slow(bytes, stream)
     }
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
-    pub(super) fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+    fn allocate_small_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
         with_last(self, stream, self.epoch()?, |cache, counters| {
-            let offset = self.take_cached(cache, bytes)?;
+            let offset = cache.take_small(self.settings.class_of(bytes)?, bytes)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         })
@@ -61,20 +61,25 @@ impl Inner {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        match self.allocate_cached(bytes, stream) {
-            Some(ptr) => Ok(ptr),
-            None => self.allocate_attaching(bytes, stream, Patience::None),
-        }
+        self.allocate_attaching(bytes, stream, Patience::None)
     }
 
-    #[cold]
+    /// A block of its own, or one of a slab that the cache does not have.
+    #[inline(never)]
     pub(super) fn allocate_slow(
         self: &Arc<Inner>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
         let answer = self.epoch().and_then(|epoch| {
             with_last(&**self, stream, epoch, |cache, counters| {
+                if let Some(offset) = self.take_large(cache, bytes) {
+                    counters.allocated(bytes);
+                    return Some(Ok(self.back.address_of(offset)));
+                }
                 let taker = Taker { slot: cache.stream, handle: stream };
                 let attached = Some((cache, counters));
                 Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
@@ -83,19 +88,38 @@ impl Inner {
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
-    #[inline]
     pub(super) fn take_cached(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        let aligned = bytes.checked_next_multiple_of(self.settings.alignment())?;
-        if aligned <= LARGEST_BYTES {
-            return cache.take_small(Class::of(aligned), bytes);
+        if bytes <= LARGEST_BYTES
+            && let Some(class) = self.settings.class_of(bytes)
+        {
+            return cache.take_small(class, bytes);
         }
-        let block_bytes = in_steps(aligned).filter(|size| *size <= LARGEST_CACHED_BYTES)?;
-        let entry = cache.take_large(block_bytes)?;
-        self.page_map.header(entry.header).set_requested(bytes);
-        Some(entry.offset)
+        self.take_large(cache, bytes)
+    }
+
+    /// A block of its own from a cache, if the request is for one and there is one.
+    #[inline]
+    fn take_large(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
+        const LARGE: std::ops::RangeInclusive<usize> =
+            LARGEST_BYTES + 1..=LARGEST_CACHED_BYTES as usize;
+        let alignment = self.settings.alignment();
+        let aligned = bytes.checked_next_multiple_of(alignment)?;
+        if !LARGE.contains(&aligned) {
+            return None;
+        }
+        let offset = cache.take_large(in_steps(aligned)?, bytes)?;
+        if offset & (alignment as u64 - 1) == 0 {
+            return Some(offset);
+        }
+        // It came into the cache while the alignment was changed.
+        let entry = self.entry_at(offset);
+        self.word(entry).set(Word::FREE);
+        self.free_large([entry], cache.stream);
+        None
     }
 
     /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
+    #[cold]
     pub(super) fn allocate_attaching(
         self: &Arc<Inner>,
         bytes: usize,
@@ -226,10 +250,11 @@ impl Inner {
         /// More than any device addresses, and little enough to be rounded and added up.
         const MOST_BYTES: u64 = 1 << 50;
         let aligned = bytes.checked_next_multiple_of(self.settings.alignment());
-        let block_bytes = aligned.and_then(|aligned| {
-            let small = aligned <= LARGEST_BYTES;
-            if small { Some(Class::of(aligned).block_bytes()) } else { in_steps(aligned) }
-        });
+        let class = if bytes <= LARGEST_BYTES { self.settings.class_of(bytes) } else { None };
+        let block_bytes = match class {
+            Some(class) => Some(class.block_bytes()),
+            None => aligned.and_then(in_steps),
+        };
         let addressable = block_bytes.filter(|size| *size < MOST_BYTES);
         addressable.ok_or(AllocError::TooLarge { bytes })
     }
@@ -242,7 +267,7 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        let class = Class::of(bytes.next_multiple_of(self.settings.alignment()));
+        let class = self.settings.class_of(bytes).expect("small blocks have classes");
         // A stream that turns out to be captured cannot be waited for: it is known then, and other blocks are taken.
         let taken = avoiding_captures(|| {
             let Some(batch) = self.take_batch(class, taker, patience)? else { return Ok(None) };
@@ -256,10 +281,10 @@ impl Inner {
         let Some(mut entries) = taken? else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
-        self.word(entry).store(Word::live(bytes, tag).0, Ordering::Relaxed);
-        let with_words: Vec<_> = entries.iter().map(|entry| (*entry, self.word(*entry))).collect();
+        self.word(entry).set(Word::live(bytes, tag));
         let bounds = self.settings.bounds();
-        let filled = cache.map_or(0, |cache| cache.fill(class, &with_words, bounds));
+        let words = entries.iter().map(|entry| (entry.offset, self.word(*entry)));
+        let filled = cache.map_or(0, |cache| cache.fill(class, words, bounds));
         if filled < entries.len() {
             let rest = entries.into_iter().skip(filled);
             self.give_small(rest.map(|entry| (taker.slot, entry)), Keep::Yes);
@@ -327,7 +352,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn word(&self, entry: Entry) -> &AtomicU32 {
+    pub(super) fn word(&self, entry: Entry) -> &BlockWord {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
@@ -372,7 +397,7 @@ impl Inner {
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         let header = self.page_map.header(entry.header);
         header.set_requested(bytes);
-        header.word(0).store(Word::live(1, tag).0, Ordering::Relaxed);
+        header.word(0).set(Word::live(Word::OWN_BLOCK, tag));
         Ok(Some(entry.offset))
     }
 
@@ -390,7 +415,7 @@ impl Inner {
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
         header.place(start, block_bytes, node);
-        header.word(0).store(Word::FREE.0, Ordering::Relaxed);
+        header.word(0).set(Word::FREE);
         self.page_map.set(start, Some(id));
         Ok(Some(Entry { offset: start, header: id, index: 0 }))
     }

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use crate::driver::Driver;
-use crate::pool::headers::{Kind, Word};
+use crate::pool::headers::Kind;
 use crate::resource::{AllocError, OutOfMemory, Recoverable};
 
 impl Inner {
@@ -29,8 +29,7 @@ impl Inner {
             .headers()
             .flat_map(|header| {
                 let cached = |index: &usize| {
-                    let now = Word(header.word(*index).load(std::sync::atomic::Ordering::Relaxed));
-                    matches!(now.kind(), Kind::Cached | Kind::Remote)
+                    matches!(header.word(*index).now().kind(), Kind::Cached | Kind::Remote)
                 };
                 (0..header.blocks()).filter(cached).map(|_| header.block_bytes())
             })

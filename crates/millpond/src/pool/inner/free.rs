@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::{BelongsTo, Found, Inner, Keep, MOST_IN_INBOX};
+use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::headers::{Kind, Tag, Word};
+use crate::pool::inbox::Left;
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
-use crate::pool::size_class::Class;
+use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{
-    Counters, Entry, LARGEST_CACHED_BYTES, Parcel, RemoteFree, ThreadCache, with_last,
+    Block, Counters, Entry, Parcel, RemoteFree, ThreadCache, with_last,
 };
 use crate::resource::{FreeError, Resource};
 
@@ -23,114 +24,142 @@ impl Inner {
         bytes: Option<usize>,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        if ptr.is_null() {
-            return Ok(());
-        }
-        if self.free_cached(ptr, bytes, stream) {
+        let freed = match bytes {
+            Some(bytes) if bytes.wrapping_sub(1) < LARGEST_BYTES => {
+                self.free_small_cached(ptr, bytes, stream)
+            }
+            Some(bytes) => self.free_large_cached(ptr, bytes, stream),
+            None => false,
+        };
+        if freed {
             return Ok(());
         }
         self.deallocate_missed(ptr, bytes, stream)
     }
 
-    /// The fast path: a right free of a block that the cache this thread used last owns and has room for.
+    /// The fast path: a right free of a block of a slab that the cache this thread used last owns and has room for.
     #[inline]
-    pub(super) fn free_cached(&self, ptr: DevicePtr, bytes: Option<usize>, stream: Stream) -> bool {
+    fn free_small_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
         let Some(epoch) = self.epoch() else { return false };
         let freed = with_last(self, stream, epoch, |cache, counters| {
-            let freed = self.put_cached(cache, self.find(ptr)?, bytes)?;
-            counters.freed(freed);
+            let block = self.find(ptr)?;
+            let class = block.header.class?;
+            let put = cache.put_small(block, class, Word::live(bytes, cache.tag));
+            put.then(|| counters.freed(bytes))
+        });
+        freed.is_some()
+    }
+
+    /// As [`free_small_cached`](Self::free_small_cached), for a block of its own. One that no cache keeps goes to the back.
+    #[inline(never)]
+    fn free_large_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
+        let Some(epoch) = self.epoch() else { return false };
+        let freed = with_last(self, stream, epoch, |cache, counters| {
+            let block = self.find(ptr)?;
+            let now = block.word().now();
+            let right =
+                now == Word::live(Word::OWN_BLOCK, cache.tag) && block.header.requested() == bytes;
+            if !right {
+                return None;
+            }
+            if !self.may_cache(block) || !cache.put_large(block, now, self.settings.bounds()) {
+                // Others may be freeing it at this moment.
+                if !block.word().free_as_other(now, Word::FREE) {
+                    return None;
+                }
+                self.free_large([block.entry()], cache.stream);
+            }
+            counters.freed(bytes);
             Some(())
         });
         freed.is_some()
     }
 
     #[inline]
-    pub(super) fn find(&self, ptr: DevicePtr) -> Option<Found<'_>> {
-        let offset = self.back.offset_of(ptr)?;
-        let header = self.page_map.get(offset)?;
-        Some(Found { header, offset, index: header.index_of(offset)? })
+    pub(super) fn find(&self, ptr: DevicePtr) -> Option<Block<'_>> {
+        // What is not in the span is beyond the page map.
+        self.block_at(self.back.distance_of(ptr))
     }
 
-    /// Puts a block into its owner's cache, if it is live, the owner's, and of the size given. Returns its size.
+    /// The block that begins at an offset, if one does.
     #[inline]
-    pub(super) fn put_cached(
-        &self,
-        cache: &ThreadCache,
-        found: Found<'_>,
-        bytes: Option<usize>,
-    ) -> Option<usize> {
-        let word = found.header.word(found.index);
-        let now = Word(word.load(Ordering::Relaxed));
-        let requested = found.requested(now);
-        if !now.is_live_of(cache.tag) || bytes.is_some_and(|bytes| bytes != requested) {
-            return None;
-        }
-        let put = match found.header.class {
-            Some(class) => cache.put_small(class, found.entry(), word, now, self.settings.bounds()),
-            None => self.put_cached_large(cache, found, word, now),
-        };
-        put.then_some(requested)
+    pub(super) fn block_at(&self, offset: u64) -> Option<Block<'_>> {
+        let header = self.page_map.get(offset)?;
+        Some(Block { header, offset, index: header.index_of(offset)? })
     }
 
-    pub(super) fn put_cached_large(
-        &self,
-        cache: &ThreadCache,
-        found: Found<'_>,
-        word: &AtomicU32,
-        now: Word,
-    ) -> bool {
-        let block_bytes = found.header.bytes();
-        let aligned = found.offset.is_multiple_of(self.settings.alignment() as u64);
-        if block_bytes > LARGEST_CACHED_BYTES || !aligned {
-            return false;
+    /// The free block of a cache that begins at an offset.
+    pub(super) fn entry_at(&self, offset: u64) -> Entry {
+        self.block_at(offset).expect("caches keep blocks").entry()
+    }
+
+    /// Puts a block whose word is `now` into its owner's cache, if there is room.
+    fn put_cached(&self, cache: &ThreadCache, block: Block<'_>, now: Word) -> bool {
+        let bounds = self.settings.bounds();
+        match block.header.class {
+            Some(class) => cache.put_small_within(block, class, now, bounds),
+            None => self.may_cache(block) && cache.put_large(block, now, bounds),
         }
-        let (put, displaced) =
-            cache.put_large(block_bytes, found.entry(), word, now, self.settings.bounds());
-        if let Some(displaced) = displaced {
-            self.free_large([displaced], cache.stream);
-        }
-        put
+    }
+
+    /// Whether a block of its own is aligned as blocks are now.
+    #[inline]
+    fn may_cache(&self, block: Block<'_>) -> bool {
+        block.offset & (self.settings.alignment() as u64 - 1) == 0
     }
 
     /// A free that the cache used last cannot take: another stream's or thread's block, a full cache, a bad free.
-    #[cold]
+    #[inline(never)]
     pub(super) fn deallocate_missed(
         self: &Arc<Inner>,
         ptr: DevicePtr,
         bytes: Option<usize>,
         stream: Stream,
     ) -> Result<(), FreeError> {
+        if ptr.is_null() {
+            return Ok(());
+        }
         if self.has_forked() {
             // The memory is the parent's, and so is the block.
             return Ok(());
         }
-        let Some(found) = self.find(ptr) else { return self.free_elsewhere(ptr, bytes, stream) };
-        let now = Word(found.header.word(found.index).load(Ordering::Acquire));
+        let Some(block) = self.find(ptr) else { return self.free_elsewhere(ptr, bytes, stream) };
+        let now = block.word().now();
         if now.kind() != Kind::Live {
             return Err(FreeError::AlreadyFree { ptr });
         }
-        let requested = found.requested(now);
+        let requested = block.requested(now);
         if let Some(given_bytes) = bytes.filter(|bytes| *bytes != requested) {
             return Err(FreeError::WrongSize { ptr, given_bytes, allocated_bytes: requested });
         }
         let known = self.epoch().and_then(|epoch| {
             with_last(&**self, stream, epoch, |cache, counters| {
-                Some(self.free_live(found, now, cache.stream, Some((cache, counters))))
+                Some(self.free_live(block, now, cache.stream, Some((cache, counters))))
             })
         });
         let freed = match known {
             Some(freed) => freed,
-            None => {
-                let (taker, capture) = self.taker(stream)?;
-                let attached = self.attach(stream, taker, capture);
-                let cache = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
-                self.free_live(found, now, taker.slot, cache)
-            }
+            None => self.free_attaching(block, now, stream)?,
         };
         if freed { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }
     }
 
+    /// As [`free_live`](Self::free_live), for the first call of a thread on a stream, or after another stream.
+    #[cold]
+    fn free_attaching(
+        self: &Arc<Inner>,
+        block: Block<'_>,
+        now: Word,
+        stream: Stream,
+    ) -> Result<bool, FreeError> {
+        let (taker, capture) = self.taker(stream)?;
+        let attached = self.attach(stream, taker, capture);
+        let cache = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
+        Ok(self.free_live(block, now, taker.slot, cache))
+    }
+
     /// Frees what is not among the blocks of these tiers: the driver's own, a region's, or nobody's.
+    #[cold]
     fn free_elsewhere(
         self: &Arc<Inner>,
         ptr: DevicePtr,
@@ -156,21 +185,19 @@ impl Inner {
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
     pub(super) fn free_live(
         &self,
-        found: Found<'_>,
+        block: Block<'_>,
         now: Word,
         stream: StreamSlot,
         attached: Option<(&ThreadCache, &Counters)>,
     ) -> bool {
-        let requested = found.requested(now);
+        let requested = block.requested(now);
         let count = || self.count(attached, |counters| counters.freed(requested));
         let own = attached.map(|(cache, _)| cache).filter(|cache| cache.tag == now.owner());
         if let Some(cache) = own {
-            let mut put = self.put_cached(cache, found, None).is_some();
-            if let (false, Some(class)) = (put, found.header.class) {
-                // Full: the older half goes on to the global cache.
-                let half = cache.take_half(class);
-                self.give_small(half.into_iter().map(|entry| (stream, entry)), Keep::Yes);
-                put = self.put_cached(cache, found, None).is_some();
+            let mut put = self.put_cached(cache, block, now);
+            if let (false, Some(class)) = (put, block.header.class) {
+                self.give_half(cache, class);
+                put = self.put_cached(cache, block, now);
             }
             if put {
                 count();
@@ -180,21 +207,19 @@ impl Inner {
         // Another cache's block, or none's, or one that no cache keeps. It may be freed elsewhere at this moment.
         let has_owner = own.is_none() && !matches!(now.owner(), Tag::NONE | Tag::NOTED);
         let next = if has_owner { now.with(Kind::Remote) } else { Word::FREE };
-        let word = found.header.word(found.index);
-        // AcqRel: whoever takes the block next comes after what its user did.
-        if word.compare_exchange(now.0, next.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if !block.word().free_as_other(now, next) {
             return false;
         }
         count();
         if now.owner() == Tag::NOTED {
-            self.free_noted(found, requested, stream);
+            self.free_noted(block, requested, stream);
             return true;
         }
-        let freed = RemoteFree { entry: found.entry(), stream };
         if !has_owner {
-            self.give_all([(stream, freed.entry)], Keep::Yes);
+            self.give_all([(stream, block.entry())], Keep::Yes);
             return true;
         }
+        let freed = RemoteFree { offset: block.offset, stream };
         let sent = match attached {
             Some((cache, _)) => cache.send(now.owner(), freed),
             None => Err(freed),
@@ -207,6 +232,13 @@ impl Inner {
         true
     }
 
+    /// A class is full: the older half goes on to the global cache.
+    #[cold]
+    fn give_half(&self, cache: &ThreadCache, class: Class) {
+        let half = cache.take_half(class).into_iter();
+        self.give_small(half.map(|offset| (cache.stream, self.entry_at(offset))), Keep::Yes);
+    }
+
     #[cold]
     pub(super) fn not_a_block(&self, ptr: DevicePtr) -> FreeError {
         let offset = self.back.offset_of(ptr);
@@ -215,8 +247,8 @@ impl Inner {
             let index = offset.checked_sub(header.start())? / header.block_bytes().max(1);
             let start = header.start() + index * header.block_bytes();
             let index = usize::try_from(index).ok().filter(|index| *index < header.blocks())?;
-            let now = Word(header.word(index).load(Ordering::Relaxed));
-            let requested = Found { header, offset: start, index }.requested(now) as u64;
+            let now = header.word(index).now();
+            let requested = Block { header, offset: start, index }.requested(now) as u64;
             (now.kind() == Kind::Live && offset - start < requested).then_some(start)
         });
         match interior {
@@ -228,56 +260,55 @@ impl Inner {
     }
 
     /// Leaves blocks for their owner to find.
+    #[inline(never)]
     pub(super) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
         let owner = Arc::clone(&self.caches.lock().by_tag[usize::from(owner.0) - 1]);
-        let mut inbox = owner.inbox.lock();
-        inbox.append(&mut blocks);
-        let too_many = inbox.len() > MOST_IN_INBOX;
-        drop(inbox);
-        // Acquire: an owner that has gone has emptied its inbox before this came, or will not.
-        if too_many || owner.orphaned.load(Ordering::Acquire) {
+        if owner.inbox.leave(&mut blocks, MOST_IN_INBOX) == Left::Unattended {
             self.drain_cache(&owner);
         }
     }
 
-    /// Opens a cache's inbox. While this runs the owner's thread does nothing else with the cache: it is the caller, or
-    /// it is kept out.
-    pub(super) fn open_inbox(&self, cache: &ThreadCache) -> Vec<RemoteFree> {
-        let mut freed = std::mem::take(&mut *cache.inbox.lock());
-        freed.retain(|RemoteFree { entry, .. }| {
-            // Acquire: what the block's user did before the free is done.
-            let remote = Word(self.word(*entry).load(Ordering::Acquire)).kind() == Kind::Remote;
-            if !remote {
-                // Its owner freed it at the same moment, and won.
-                self.late_double_frees.fetch_add(1, Ordering::Relaxed);
-            }
-            remote
-        });
-        freed
+    /// A block that came by a cache's inbox. While this runs the owner's thread does nothing else with the cache: it is the
+    /// caller, or it is kept out.
+    #[inline]
+    pub(super) fn arrived(&self, cache: &ThreadCache, freed: RemoteFree) -> Option<Block<'_>> {
+        // Of a slab that is gone, there may be nothing left, or something else.
+        let block = self.block_at(freed.offset);
+        let arrived = block.filter(|block| block.word().arrives_at(cache.tag));
+        if arrived.is_none() {
+            // Its owner freed it at the same moment, and won.
+            self.late_double_frees.fetch_add(1, Ordering::Relaxed);
+        }
+        arrived
     }
 
     /// Takes blocks that others have freed back into their owner's cache, by the owner's thread. `false`: there were none.
     pub(super) fn take_in(&self, cache: &ThreadCache) -> bool {
-        if cache.inbox.lock().is_empty() {
+        if !cache.inbox.may_have_something() {
             return false;
         }
+        self.open_inbox(cache);
+        true
+    }
+
+    #[inline(never)]
+    fn open_inbox(&self, cache: &ThreadCache) {
         let mut rest = Vec::new();
-        for RemoteFree { entry, stream } in self.open_inbox(cache) {
-            let header = self.page_map.header(entry.header);
-            let found = Found { header, offset: entry.offset, index: entry.index as usize };
-            let word = header.word(found.index);
-            let now = Word(word.load(Ordering::Relaxed));
-            let put = stream == cache.stream
-                && match header.class {
-                    Some(class) => cache.put_small(class, entry, word, now, self.settings.bounds()),
-                    None => self.put_cached_large(cache, found, word, now),
-                };
+        let arrived = cache.inbox.take();
+        for freed in &arrived {
+            let Some(block) = self.arrived(cache, *freed) else { continue };
+            let put =
+                freed.stream == cache.stream && self.put_cached(cache, block, block.word().now());
             if !put {
-                rest.push((stream, entry));
+                // Nobody's from now on, so that it is seen if it comes twice.
+                block.word().set(Word::FREE);
+                rest.push((freed.stream, block.entry()));
             }
         }
-        self.give_all(rest, Keep::Yes);
-        true
+        cache.inbox.keep_memory(arrived);
+        if !rest.is_empty() {
+            self.give_all(rest, Keep::Yes);
+        }
     }
 
     /// Gives free blocks of slabs to the global cache, or what it has no room for to their slabs.
@@ -294,8 +325,9 @@ impl Inner {
         };
         let mut by_list: HashMap<(StreamSlot, Class), Vec<Entry>> = HashMap::new();
         for (stream, entry) in entries {
-            self.word(entry).store(Word::FREE.0, Ordering::Relaxed);
-            let class = self.page_map.header(entry.header).class.expect("a block of a slab");
+            let header = self.page_map.header(entry.header);
+            header.word(entry.index as usize).set(Word::FREE);
+            let class = header.class.expect("a block of a slab");
             by_list.entry((stream, class)).or_default().push(entry);
         }
         let mut empty = Vec::new();
@@ -322,7 +354,7 @@ impl Inner {
     pub(super) fn free_large(&self, entries: impl IntoIterator<Item = Entry>, stream: StreamSlot) {
         let blocks = entries.into_iter().map(|entry| {
             let header = self.page_map.header(entry.header);
-            header.word(0).store(Word::FREE.0, Ordering::Relaxed);
+            header.word(0).set(Word::FREE);
             self.page_map.set(header.start(), None);
             (header.node(), entry.header)
         });

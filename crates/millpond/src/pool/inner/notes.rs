@@ -4,13 +4,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::{Found, Inner, Keep};
+use super::{Inner, Keep};
 use crate::driver::{DevicePtr, Stream};
-use crate::pool::headers::{Kind, Tag, Word};
 use crate::pool::points::StreamSlot;
 use crate::pool::scope::TagUsage;
+use crate::pool::thread_cache::Block;
 use crate::resource::FreeError;
 
 #[derive(Debug, Default)]
@@ -37,7 +36,7 @@ impl Inner {
         if ptr.is_null() || self.has_forked() {
             return Ok(());
         }
-        let Some(found) = self.find(ptr) else {
+        let Some(block) = self.find(ptr) else {
             match self.direct.block_around(ptr) {
                 // The driver waits for every stream when it takes the block back.
                 Some((block, _)) if block == ptr => return Ok(()),
@@ -48,7 +47,7 @@ impl Inner {
             return region.record_stream(ptr, stream);
         };
         let (taker, _) = self.taker(stream)?;
-        let noted = self.note(found, |note| {
+        let noted = self.note(block, |note| {
             if !note.streams.contains(&taker.slot) {
                 note.streams.push(taker.slot);
             }
@@ -59,8 +58,8 @@ impl Inner {
     /// Counts a block under the name of a scope.
     pub(super) fn note_scope(&self, ptr: DevicePtr, bytes: usize, scope: Arc<str>) {
         // A driver allocation of its own has no word to mark.
-        let Some(found) = self.find(ptr) else { return };
-        let noted = self.note(found, |note| note.scope = Some(Arc::clone(&scope)));
+        let Some(block) = self.find(ptr) else { return };
+        let noted = self.note(block, |note| note.scope = Some(Arc::clone(&scope)));
         if noted {
             let mut notes = self.notes.lock();
             let (live_bytes, live_blocks) = notes.by_scope.entry(scope).or_default();
@@ -70,29 +69,19 @@ impl Inner {
     }
 
     /// Writes something down about a live block. `false`: it is free.
-    fn note(&self, found: Found<'_>, write: impl FnOnce(&mut Note)) -> bool {
-        let word = found.header.word(found.index);
+    fn note(&self, block: Block<'_>, write: impl FnOnce(&mut Note)) -> bool {
         let mut notes = self.notes.lock();
-        let mut now = Word(word.load(Ordering::Relaxed));
-        while now.kind() == Kind::Live {
-            let noted = now.owned_by(Tag::NOTED);
-            let changed =
-                word.compare_exchange(now.0, noted.0, Ordering::AcqRel, Ordering::Relaxed);
-            match changed {
-                Ok(_) => {
-                    write(notes.by_offset.entry(found.offset).or_default());
-                    return true;
-                }
-                Err(other) => now = Word(other),
-            }
+        let noted = block.word().note();
+        if noted {
+            write(notes.by_offset.entry(block.offset).or_default());
         }
-        false
+        noted
     }
 
     /// Gives a block back that was noted and is nobody's now.
-    pub(super) fn free_noted(&self, found: Found<'_>, requested: usize, stream: StreamSlot) {
+    pub(super) fn free_noted(&self, block: Block<'_>, requested: usize, stream: StreamSlot) {
         let mut notes = self.notes.lock();
-        let note = notes.by_offset.remove(&found.offset).unwrap_or_default();
+        let note = notes.by_offset.remove(&block.offset).unwrap_or_default();
         if let Some(scope) = note.scope
             && let Some((live_bytes, live_blocks)) = notes.by_scope.get_mut(&scope)
         {
@@ -101,20 +90,20 @@ impl Inner {
         }
         drop(notes);
         if note.streams.is_empty() {
-            self.give_all([(stream, found.entry())], Keep::Yes);
+            self.give_all([(stream, block.entry())], Keep::Yes);
             return;
         }
         let streams = note.streams.into_iter().filter(|other| *other != stream).chain([stream]);
         let points = self.back.points(streams);
-        if found.header.class.is_some() {
-            let empty = self.middle.lock().give_to_slab(found.entry(), &points);
+        if block.header.class.is_some() {
+            let empty = self.middle.lock().give_to_slab(block.entry(), &points);
             if let Some(slab) = empty {
                 self.free_slab(slab);
             }
         } else {
-            self.page_map.set(found.offset, None);
-            self.back.free_after(found.header.node(), points);
-            self.back.header_is_unused(found.header.id);
+            self.page_map.set(block.offset, None);
+            self.back.free_after(block.header.node(), points);
+            self.back.header_is_unused(block.header.id);
         }
     }
 

@@ -1,12 +1,11 @@
 //! Caches come and go, and what they keep is taken back.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{Inner, Keep};
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
-use crate::pool::thread_cache::{Counters, RemoteFree, ThreadCache};
+use crate::pool::thread_cache::{Counters, ThreadCache};
 
 impl Inner {
     pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {
@@ -22,8 +21,7 @@ impl Inner {
     pub(in crate::pool) fn add_cache(&self, stream: StreamSlot) -> Option<Arc<ThreadCache>> {
         let mut caches = self.caches.lock();
         if let Some(orphan) = caches.orphans.get_mut(&stream).and_then(Vec::pop) {
-            // Release: whoever sees an owner again finds the cache empty.
-            orphan.orphaned.store(false, Ordering::Release);
+            orphan.inbox.set_orphaned(false);
             return Some(orphan);
         }
         let tag = u16::try_from(caches.by_tag.len() + 1).ok().filter(|tag| *tag <= Tag::MOST)?;
@@ -42,7 +40,7 @@ impl Inner {
             return;
         }
         for cache in of_thread {
-            cache.orphaned.store(true, Ordering::Release);
+            cache.inbox.set_orphaned(true);
             self.drain_cache(&cache);
             self.caches.lock().orphans.entry(cache.stream).or_default().push(cache);
         }
@@ -52,25 +50,27 @@ impl Inner {
     /// Empties a cache, whoever's it is.
     pub(super) fn drain_cache(&self, cache: &ThreadCache) {
         let reclaiming = self.caches.lock();
-        let (entries, parcel, freed) = cache.take_all(|| {
-            let freed = self.open_inbox(cache);
-            // Before the owner comes back they are nobody's, so that a second free of one is seen.
-            for RemoteFree { entry, .. } in &freed {
-                self.word(*entry).store(Word::FREE.0, Ordering::Relaxed);
-            }
-            freed
+        let (offsets, parcel, freed) = cache.take_all(|| {
+            let freed = cache.inbox.take().into_iter();
+            let arrived = freed.filter_map(|freed| {
+                let block = self.arrived(cache, freed)?;
+                // Before the owner comes back they are nobody's, so that a second free of one is seen.
+                block.word().set(Word::FREE);
+                Some((freed.stream, block.entry()))
+            });
+            arrived.collect::<Vec<_>>()
         });
         drop(reclaiming);
-        let freed = freed.into_iter().map(|RemoteFree { entry, stream }| (stream, entry));
-        let entries = entries.into_iter().map(|entry| (cache.stream, entry)).chain(freed);
+        let offsets = offsets.into_iter();
+        let entries = offsets.map(|offset| (cache.stream, self.entry_at(offset))).chain(freed);
         self.give_all(entries, Keep::Yes);
         if let Some(parcel) = parcel {
             self.deliver(parcel);
         }
     }
 
-    /// Empties every cache of every thread, and the global cache, into slabs and the back.
-    pub(in crate::pool) fn drain(&self) {
+    /// Empties the caches of all threads into the global cache, so that what they were allowed to keep no longer counts.
+    pub(in crate::pool) fn drain_caches(&self) {
         if self.has_forked() || self.back.is_captures() {
             return;
         }
@@ -79,6 +79,11 @@ impl Inner {
         for cache in all.iter().chain(&all) {
             self.drain_cache(cache);
         }
+    }
+
+    /// Empties every cache of every thread, and the global cache, into slabs and the back.
+    pub(in crate::pool) fn drain(&self) {
+        self.drain_caches();
         let entries = self.middle.lock().drain_global();
         self.give_small(entries, Keep::No);
     }

@@ -1,0 +1,173 @@
+//! The state of one block.
+
+use super::sync::{AtomicU32, Ordering};
+
+/// The state of one block, in 32 bits that change together:
+///
+/// ```text
+///   31                16 15              2 1  0
+///   size asked for − 1  │ cache that owns │ kind
+/// ```
+///
+/// A block of its own may be larger than that; its size is [`Word::OWN_BLOCK`], which no block of a slab has, and its header
+/// knows better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) u32);
+
+/// Which cache owns a block. 0 is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tag(pub(super) u16);
+
+impl Tag {
+    pub(super) const NONE: Tag = Tag(0);
+    /// No cache's: more is known of the block than its word says, and it is noted elsewhere.
+    pub(super) const NOTED: Tag = Tag(Tag::BITS);
+    pub(super) const MOST: u16 = Tag::BITS - 1;
+    /// Tags have 14 bits.
+    const BITS: u16 = (1 << 14) - 1;
+}
+
+/// What a block is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nobody's: in the global cache or its slab.
+    Free,
+    /// A user's.
+    Live,
+    /// In its owner's cache.
+    Cached,
+    /// Freed by another thread, on its way to its owner.
+    Remote,
+}
+
+impl Word {
+    pub(super) const FREE: Word = Word(0);
+    /// Stands for the size of a block that is not of a slab.
+    pub(super) const OWN_BLOCK: usize = 1 << 16;
+
+    /// A user's block of 1 to 65,536 bytes.
+    #[inline]
+    pub(super) fn live(bytes: usize, owner: Tag) -> Word {
+        Word(((bytes - 1) as u32) << 16 | u32::from(owner.0) << 2 | Kind::Live as u32)
+    }
+
+    /// The same block in another state.
+    #[inline]
+    pub(super) fn with(self, kind: Kind) -> Word {
+        Word(self.0 & !3 | kind as u32)
+    }
+
+    /// The same block of another owner.
+    pub(super) fn owned_by(self, owner: Tag) -> Word {
+        Word(self.0 & !(u32::from(Tag::BITS) << 2) | u32::from(owner.0) << 2)
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> Kind {
+        match self.0 & 3 {
+            0 => Kind::Free,
+            1 => Kind::Live,
+            2 => Kind::Cached,
+            _ => Kind::Remote,
+        }
+    }
+
+    #[inline]
+    pub(super) fn owner(self) -> Tag {
+        Tag((self.0 >> 2) as u16 & Tag::BITS)
+    }
+
+    /// Whether the block is this cache's, in this state, whatever its size.
+    #[inline]
+    fn is(self, kind: Kind, owner: Tag) -> bool {
+        self.0 & 0xffff == u32::from(owner.0) << 2 | kind as u32
+    }
+
+    /// The size asked for, of a block of a slab.
+    #[inline]
+    pub(super) fn requested(self) -> usize {
+        (self.0 >> 16) as usize + 1
+    }
+}
+
+/// Where a block's state is kept. The owner's thread, or whoever has taken the owner's cache away, loads and stores;
+/// everybody else changes it by compare-and-swap from `Live`, and the owner learns of that by its inbox:
+///
+/// ```text
+///                owner: plain stores                    others: compare-and-swap
+///   Free ──► Cached ◄──────► Live ─────────────────────────────────► Remote
+///              ▲                                                       │ by the inbox
+///              └───────────────────────────────────────────────────────┘
+/// ```
+///
+/// If the owner frees a block just as another thread does, the owner's store may hide the other's. The block is then
+/// `Cached`, or live again, when the inbox is opened: not `Remote`, so the other free is found to be a second one.
+#[derive(Debug)]
+pub(super) struct BlockWord(AtomicU32);
+
+impl BlockWord {
+    pub(super) fn new(word: Word) -> BlockWord {
+        BlockWord(AtomicU32::new(word.0))
+    }
+
+    /// What it says at the moment. Relaxed: nothing is known of a block but its word.
+    #[inline]
+    pub(super) fn now(&self) -> Word {
+        Word(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Writes it. For the owner's thread, or while nobody has the block. Relaxed: blocks change hands under locks.
+    #[inline]
+    pub(super) fn set(&self, word: Word) {
+        self.0.store(word.0, Ordering::Relaxed);
+    }
+
+    /// The owner puts a block into its cache, if its word is still `now`: live, or on its way here. It looks while nobody can
+    /// take the cache away: who does opens the inbox, too, and what another thread has freed is gone then.
+    #[inline]
+    pub(super) fn free_as_owner(&self, now: Word) -> bool {
+        if self.now() != now {
+            return false;
+        }
+        self.set(now.with(Kind::Cached));
+        true
+    }
+
+    /// The owner hands a block of its cache out. `false`: another thread's free of it is under way; it will come back by
+    /// the inbox.
+    #[inline]
+    pub(super) fn take_as_owner(&self, owner: Tag, live: Word) -> bool {
+        if !self.now().is(Kind::Cached, owner) {
+            return false;
+        }
+        self.set(live);
+        true
+    }
+
+    /// Anybody else frees a block that they have seen live. `false`: somebody was quicker.
+    #[inline]
+    pub(super) fn free_as_other(&self, now: Word, next: Word) -> bool {
+        // AcqRel: whoever takes the block next comes after what its user did.
+        self.0.compare_exchange(now.0, next.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes a live block away from the cache that owns it: more is to be noted of it. `false`: it is free.
+    pub(super) fn note(&self) -> bool {
+        let mut now = self.now();
+        while now.kind() == Kind::Live {
+            let noted = now.owned_by(Tag::NOTED);
+            match self.0.compare_exchange(now.0, noted.0, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => now = Word(other),
+            }
+        }
+        false
+    }
+
+    /// Whether a block that came by the inbox of a cache is on its way there; if not, its free was a second one.
+    #[inline]
+    pub(super) fn arrives_at(&self, owner: Tag) -> bool {
+        // Acquire: what the block's user did before the free is done.
+        Word(self.0.load(Ordering::Acquire)).is(Kind::Remote, owner)
+    }
+}
