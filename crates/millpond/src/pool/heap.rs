@@ -5,6 +5,7 @@
 
 use super::bins::{Bin, Bins, STEP_BYTES};
 use super::points::Points;
+use crate::chunks::Chunks;
 
 /// A node of the heap. Ids are reused once their node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,25 +54,26 @@ const MOST_LOOKED_AT: usize = 64;
 /// All nodes of a span.
 #[derive(Debug)]
 pub(super) struct Heap {
-    nodes: Vec<Node>,
+    /// In chunks, so that no allocation waits while millions of nodes are copied.
+    nodes: Chunks<Node, 1024>,
     unused: Vec<NodeId>,
     bins: Bins,
 }
 
 impl Heap {
     pub(super) fn new(span_bytes: u64) -> Heap {
-        let mut heap = Heap { nodes: Vec::new(), unused: Vec::new(), bins: Bins::new() };
+        let mut heap = Heap { nodes: Chunks::new(), unused: Vec::new(), bins: Bins::new() };
         let all = heap.add(0, span_bytes, Points::default());
         heap.bin(all);
         heap
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0 as usize]
+        self.nodes.get(id.0 as usize).expect("ids are of nodes")
     }
 
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
+        self.nodes.get_mut(id.0 as usize).expect("ids are of nodes")
     }
 
     /// A free node that can hold `bytes` at a multiple of `align`, as small as possible, among those that are

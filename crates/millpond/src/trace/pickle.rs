@@ -13,14 +13,12 @@
 //! bytes, except those that say a length: these are skipped as a stream, never allocated. The sum of
 //! what is kept is held against [`Limits::memory_bytes`](super::Limits).
 
-mod chunks;
 mod input;
 mod machine;
 mod memo;
 mod opcode;
 mod writer;
 
-pub(super) use chunks::Chunks;
 pub(super) use machine::run;
 pub(super) use writer::PickleWriter;
 
