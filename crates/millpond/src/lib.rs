@@ -22,6 +22,7 @@
 
 #![deny(unsafe_code)]
 
+mod chunks;
 pub mod device;
 pub mod driver;
 pub mod nearest;

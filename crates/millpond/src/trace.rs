@@ -23,6 +23,8 @@
 //!             magic    by Limits; errors have offsets
 //! ```
 //!
+//! [`Snapshot`] goes the other way: it writes what PyTorch would.
+//!
 //! # What the events leave open
 //!
 //! PyTorch records into a ring: the oldest entries may be gone. The rules, all in [`live`]:
@@ -53,6 +55,7 @@ pub use event::{Event, EventKind};
 pub use limits::Limits;
 pub use live::{InitialBlock, LiveBlocks};
 pub use segment::{Block, BlockState, Segment};
+pub use snapshot::{SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotError, SnapshotSegment};
 pub use summary::Summary;
 
 /// What was recorded of one program.

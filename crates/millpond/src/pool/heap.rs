@@ -5,6 +5,7 @@
 
 use super::bins::{Bin, Bins, STEP_BYTES};
 use super::points::Points;
+use crate::chunks::Chunks;
 
 /// A node of the heap. Ids are reused once their node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,14 +74,15 @@ const MOST_LOOKED_AT: usize = 64;
 /// All nodes of a span.
 #[derive(Debug)]
 pub(super) struct Heap {
-    nodes: Vec<Node>,
+    /// In chunks, so that no allocation waits while millions of nodes are copied.
+    nodes: Chunks<Node, 1024>,
     unused: Vec<NodeId>,
     bins: Bins,
 }
 
 impl Heap {
     pub(super) fn new(span_bytes: u64) -> Heap {
-        let mut heap = Heap { nodes: Vec::new(), unused: Vec::new(), bins: Bins::new() };
+        let mut heap = Heap { nodes: Chunks::new(), unused: Vec::new(), bins: Bins::new() };
         let all = heap.add(0, span_bytes, Points::default());
         heap.bin(all);
         heap
@@ -88,7 +90,7 @@ impl Heap {
 
     /// A span of which nothing belongs to the pool yet.
     pub(super) fn outside(span_bytes: u64) -> (Heap, NodeId) {
-        let mut heap = Heap { nodes: Vec::new(), unused: Vec::new(), bins: Bins::new() };
+        let mut heap = Heap { nodes: Chunks::new(), unused: Vec::new(), bins: Bins::new() };
         let all = heap.add(0, span_bytes, Points::default());
         heap.node_mut(all).used_for = Use::Outside;
         (heap, all)
@@ -115,12 +117,12 @@ impl Heap {
 
     #[inline]
     pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0 as usize]
+        self.nodes.get(id.0 as usize).expect("ids are of nodes")
     }
 
     #[inline]
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
+        self.nodes.get_mut(id.0 as usize).expect("ids are of nodes")
     }
 
     /// A free node that can hold `bytes` at a multiple of `align`, as small as possible, among those that are

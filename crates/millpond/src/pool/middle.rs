@@ -20,7 +20,10 @@ struct Slab {
     stream: StreamSlot,
     node: NodeId,
     start: u64,
-    free: Vec<u32>,
+    /// A slab has at most 256 blocks.
+    free: Vec<u8>,
+    /// Its place among the partial slabs of its stream and class, while `free` is not empty.
+    place: usize,
     /// When the blocks in `free` were freed, or their memory before the slab was.
     points: Points,
 }
@@ -47,8 +50,9 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Middle {
     global: HashMap<StreamSlot, Lists>,
-    slabs: HashMap<HeaderId, Slab>,
-    /// Slabs with free blocks, by the stream that they serve.
+    /// Boxed: a map that grows holds its entries twice, and moves them all at once.
+    slabs: HashMap<HeaderId, Box<Slab>>,
+    /// Slabs with free blocks, by the stream that they serve. Each knows its place.
     partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES]>,
     reserve: Reserve,
     /// Headers whose slab is gone, by class.
@@ -106,7 +110,7 @@ impl Middle {
             .map(|index| Entry {
                 offset: slab.start + u64::from(index) * class.block_bytes(),
                 header,
-                index,
+                index: u32::from(index),
             })
             .collect();
         if slab.free.is_empty() {
@@ -169,9 +173,12 @@ impl Middle {
         points: Points,
     ) {
         // Taken from the end: the lowest addresses first.
-        let free = (0..class.blocks() as u32).rev().collect();
-        self.slabs.insert(header, Slab { class, stream, node, start, free, points });
-        self.partial_list(stream, class).push(header);
+        let free = (0..class.blocks()).rev().map(|index| index as u8).collect();
+        let list = self.partial_list(stream, class);
+        let place = list.len();
+        list.push(header);
+        let slab = Slab { class, stream, node, start, free, place, points };
+        self.slabs.insert(header, Box::new(slab));
     }
 
     fn partial_list(&mut self, stream: StreamSlot, class: Class) -> &mut Vec<HeaderId> {
@@ -202,12 +209,12 @@ impl Middle {
         let slab =
             self.slabs.get_mut(&entry.header).expect("blocks of slabs are given back to them");
         slab.points.merge(points.clone());
-        slab.free.push(entry.index);
+        slab.free.push(entry.index as u8);
         let (class, stream) = (slab.class, slab.stream);
         match slab.free.len() {
             all if all == class.blocks() => {
                 let slab = self.slabs.remove(&entry.header).expect("just found");
-                self.partial_list(stream, class).retain(|header| *header != entry.header);
+                self.leave_partial(stream, class, slab.place);
                 Some(EmptySlab {
                     header: entry.header,
                     node: slab.node,
@@ -217,10 +224,22 @@ impl Middle {
                 })
             }
             1 => {
-                self.partial_list(stream, class).push(entry.header);
+                let list = self.partial_list(stream, class);
+                let place = list.len();
+                list.push(entry.header);
+                self.slabs.get_mut(&entry.header).expect("just found").place = place;
                 None
             }
             _ => None,
+        }
+    }
+
+    /// Takes a slab out of its list; the last one gets its place. Searching for it would take as long as there are slabs.
+    fn leave_partial(&mut self, stream: StreamSlot, class: Class, place: usize) {
+        let list = self.partial_list(stream, class);
+        list.swap_remove(place);
+        if let Some(&moved) = list.get(place) {
+            self.slabs.get_mut(&moved).expect("partial slabs exist").place = place;
         }
     }
 
@@ -231,5 +250,67 @@ impl Middle {
             lists.into_iter().flatten().map(move |entry| (stream, entry))
         };
         global.into_iter().flat_map(of_stream).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every partial slab is where it says it is, and none else is in a list.
+    fn assert_places(middle: &Middle) {
+        let mut listed = 0;
+        for lists in middle.partial.values() {
+            for list in lists {
+                for (place, header) in list.iter().enumerate() {
+                    let slab = &middle.slabs[header];
+                    assert_eq!(slab.place, place);
+                    assert!(!slab.free.is_empty());
+                    listed += 1;
+                }
+            }
+        }
+        assert_eq!(listed, middle.slabs.values().filter(|slab| !slab.free.is_empty()).count());
+    }
+
+    #[test]
+    fn slabs_know_their_place_whatever_is_taken_and_given_back() {
+        let (class, stream) = (Class::of(4096), StreamSlot(0));
+        for seed in 0..20 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut streams = crate::pool::points::Streams::default();
+            let handle = crate::driver::Stream(1);
+            assert_eq!(streams.slot(crate::driver::StreamId(1), handle), stream);
+            let mut middle = Middle::default();
+            let mut taken: Vec<Entry> = Vec::new();
+            let mut next = 0;
+            for _ in 0..2000 {
+                if rng.bool() {
+                    let most = rng.usize(1..40);
+                    let mut batch = middle.take(class, stream, most).entries;
+                    if batch.is_empty() {
+                        let start = u64::from(next) * class.slab_bytes();
+                        let (header, node) = (HeaderId(next), NodeId(next));
+                        middle.add_slab(header, class, stream, node, start, Points::default());
+                        next += 1;
+                        batch = middle.take(class, stream, most).entries;
+                    }
+                    taken.append(&mut batch);
+                } else if !taken.is_empty() {
+                    let entry = taken.swap_remove(rng.usize(0..taken.len()));
+                    middle.give_to_slab(entry, &Points::default());
+                }
+                assert_places(&middle);
+            }
+            let mut offsets: Vec<u64> = taken.iter().map(|entry| entry.offset).collect();
+            offsets.sort_unstable();
+            offsets.dedup();
+            assert_eq!(offsets.len(), taken.len(), "seed {seed}: a block was given twice");
+            for entry in taken {
+                middle.give_to_slab(entry, &Points::default());
+            }
+            assert!(middle.slabs.is_empty(), "seed {seed}: all slabs are empty and gone");
+            assert_places(&middle);
+        }
     }
 }

@@ -94,7 +94,7 @@ impl Class {
             .next_multiple_of(super::page_map::STRETCH_BYTES)
     }
 
-    /// How many blocks a slab holds.
+    /// How many blocks a slab holds: 256 at most.
     pub(super) fn blocks(self) -> usize {
         (self.slab_bytes() / self.block_bytes()) as usize
     }
@@ -121,7 +121,7 @@ mod tests {
             assert!(bytes < 2048 || waste <= 1.125, "{bytes} bytes become {}", class.block_bytes());
         }
         for class in (0..CLASSES as u8).map(Class) {
-            assert!(class.blocks() >= 8 && class.block_bytes() % 256 == 0);
+            assert!((8..=256).contains(&class.blocks()) && class.block_bytes() % 256 == 0);
             for offset in (0..class.slab_bytes()).step_by(64) {
                 let index = offset / class.block_bytes();
                 assert_eq!(divide(offset, class.reciprocal()), index, "{class:?} at {offset}");

@@ -1,4 +1,4 @@
-//! Python's pickle format, as far as plain data needs it, and no further.
+//! Python's pickle format, as far as plain data needs it, and no further: read by [`run`], written by [`PickleWriter`].
 //!
 //! A pickle is a program for a small stack machine. [`run`] executes the opcodes that build dicts,
 //! lists, tuples, texts, bytes, numbers, booleans and `None` (protocols 2 to 5). Everything that
@@ -13,14 +13,14 @@
 //! bytes, except those that say a length: these are skipped as a stream, never allocated. The sum of
 //! what is kept is held against [`Limits::memory_bytes`](super::Limits).
 
-mod chunks;
 mod input;
 mod machine;
 mod memo;
 mod opcode;
+mod writer;
 
-pub(super) use chunks::Chunks;
 pub(super) use machine::run;
+pub(super) use writer::PickleWriter;
 
 #[cfg(doc)]
 use super::TraceError;

@@ -2,8 +2,9 @@
 //!
 //! Everything else in it (`allocator_settings`, `external_annotations`, `host_traces`, stack frames,
 //! user metadata) is passed over. Older recorders left out `time_us`, `requested_size`, or a block's
-//! `address`; what these say then follows from the rest.
+//! `address`; what these say then follows from the rest. [`Snapshot`] is the way back: one to be written.
 
+mod dump;
 mod interned;
 mod objects;
 mod record;
@@ -12,6 +13,7 @@ mod words;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 
+pub use dump::{SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotError, SnapshotSegment};
 use objects::{Member, Objects};
 use record::{Record, Seen};
 use words::Word;

@@ -1,6 +1,7 @@
 //! What a pickle has marked to use again.
 
-use super::{Chunks, Value};
+use super::Value;
+use crate::chunks::Chunks;
 
 /// The memo: values by the numbers that the pickle gave them.
 ///

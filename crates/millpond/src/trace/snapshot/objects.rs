@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 use super::interned::Interned;
 use super::record::{Record, Seen};
 use super::words::{Texts, Word};
-use crate::trace::pickle::{Chunks, Heap, Refusal, Value};
+use crate::chunks::Chunks;
+use crate::trace::pickle::{Heap, Refusal, Value};
 
 /// Everything that the pickle has built, in the form it is needed later.
 ///

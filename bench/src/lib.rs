@@ -1,0 +1,3 @@
+//! What the programs that print figures share.
+
+pub mod null_driver;
