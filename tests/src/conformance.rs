@@ -52,6 +52,18 @@ pub struct Subject {
     pub make: Make,
     /// What it promises.
     pub promises: Promises,
+    /// The device it is tried on.
+    pub device: Device,
+}
+
+/// What the device of a check can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// Everything.
+    #[default]
+    Whole,
+    /// Everything but virtual memory management.
+    WithoutVirtualMemory,
 }
 
 /// Fails a test with what was wrong and the command that runs the check again.
@@ -69,13 +81,17 @@ pub fn with_replay(outcome: Result<(), Wrong>, subject: &Subject, check: &str) {
 
 /// The tests of one resource: `conformance!(name, |driver| Ok(Resource::new(driver)), Promises { … })`.
 ///
-/// An optional last argument is the number of seeded programs to run, instead of 1,000, and of those on devices that go wrong.
+/// An optional last argument is the number of seeded programs to run, instead of 1,000, and of those on devices that go wrong; after
+/// it may come the kind of device.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $make:expr, $promises:expr) => {
         $crate::conformance!($name, $make, $promises, 1_000);
     };
     ($name:ident, $make:expr, $promises:expr, $programs:expr) => {
+        $crate::conformance!($name, $make, $promises, $programs, suite::Device::Whole);
+    };
+    ($name:ident, $make:expr, $promises:expr, $programs:expr, $device:expr) => {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
@@ -88,6 +104,7 @@ macro_rules! conformance {
                     Ok(Box::new(make(driver)?))
                 },
                 promises: $promises,
+                device: $device,
             };
 
             $crate::conformance!(@checks

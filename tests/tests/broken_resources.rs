@@ -47,6 +47,7 @@ macro_rules! broken {
                 name: stringify!($name),
                 make: |driver| Ok(Box::new($resource::new(driver, $bug))),
                 promises: $promises,
+                device: suite::Device::Whole,
             };
 
             #[test]

@@ -15,7 +15,7 @@ use millpond::resource::ALIGNMENT;
 use millpond::{AllocError, FreeError, Resource};
 use millpond_sim::{Fault, Profile, RunOrder, SimGpu, SimOptions};
 
-use super::Subject;
+use super::{Device, Subject};
 
 /// What was wrong, in words.
 pub type Wrong = String;
@@ -91,7 +91,7 @@ impl Lab {
         seed: u64,
         faults: &[Fault],
     ) -> Result<Result<Lab, DriverError>, Wrong> {
-        Lab::made_by(seed, faults, subject.make)
+        Lab::made_on(test_gpu(seed, subject.device), faults, subject.make)
     }
 
     /// As [`with_faults`](Self::with_faults), with a resource that is made in a way of its own.
@@ -100,7 +100,15 @@ impl Lab {
         faults: &[Fault],
         make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<Box<dyn Resource>>,
     ) -> Result<Result<Lab, DriverError>, Wrong> {
-        let gpu = Arc::new(test_gpu(seed));
+        Lab::made_on(test_gpu(seed, Device::Whole), faults, make)
+    }
+
+    fn made_on(
+        gpu: SimGpu,
+        faults: &[Fault],
+        make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<Box<dyn Resource>>,
+    ) -> Result<Result<Lab, DriverError>, Wrong> {
+        let gpu = Arc::new(gpu);
         let driver: Arc<dyn Driver> = gpu.clone();
         let sums = driver.alloc(MOST_SUMS * 8).expect("the device is empty");
         let mut streams = vec![Stream::LEGACY, Stream::PER_THREAD];
@@ -404,11 +412,13 @@ pub(crate) fn count_simulated(gpu: &SimGpu) {
 }
 
 /// A small device in adversarial order.
-pub(crate) fn test_gpu(seed: u64) -> SimGpu {
+pub(crate) fn test_gpu(seed: u64, device: Device) -> SimGpu {
     let text = format!("base = 'v100-16g'\n[memory]\ncapacity = '{CAPACITY_BYTES}B'\n");
     let profile = Profile::parse("conformance", &text).expect("a right profile");
     let run_order = RunOrder::Adversarial;
-    SimGpu::with_options(profile, SimOptions { seed, run_order, ..SimOptions::default() })
+    let without_virtual_memory = device == Device::WithoutVirtualMemory;
+    let options = SimOptions { seed, run_order, without_virtual_memory, ..SimOptions::default() };
+    SimGpu::with_options(profile, options)
 }
 
 /// The ends of a block, in words.

@@ -39,7 +39,7 @@ struct Shared {
 /// What was wrong, and the command that tries it again.
 pub fn threads(subject: &Subject) -> Result<(), Wrong> {
     for seed in Seeds::first(8) {
-        let gpu = Arc::new(test_gpu(seed));
+        let gpu = Arc::new(test_gpu(seed, subject.device));
         let outcome = run(subject, seed, &gpu);
         count_simulated(&gpu);
         outcome.map_err(|wrong| {

@@ -1,0 +1,119 @@
+//! The thread that gives back what nobody needs.
+
+use std::time::{Duration, Instant};
+
+use millpond::Resource;
+use millpond::pool::PoolConfig;
+
+use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
+
+/// Waits until something is so. Not a measure of speed: it gives up only when nothing happens at all.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// With the background memory goes back by itself, without it stays; a block that is held stays in any case.
+#[test]
+fn unused_memory_goes_back_by_itself() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let config = PoolConfig { defrag_interval_ms: 5, ..PoolConfig::default() };
+    let (watched, unwatched) = (pool(&gpu, config.clone()), pool(&gpu, alone()));
+    for pool in [&watched, &unwatched] {
+        let held = pool.allocate(3 * MIB, stream).unwrap();
+        let blocks: Vec<_> = (0..100).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
+        for block in blocks {
+            write(&gpu, block, MIB, stream);
+            pool.deallocate(block, MIB, stream).unwrap();
+        }
+        write(&gpu, held, 3 * MIB, stream);
+    }
+    millpond::Driver::synchronize_device(&*gpu).unwrap();
+    let before = unwatched.usage().reserved_bytes;
+    eventually("what was cached and freed has gone back", || {
+        watched.usage().reserved_bytes <= 4 * MIB
+    });
+    assert_eq!(unwatched.usage().reserved_bytes, before);
+    assert_eq!(watched.usage().live_bytes, 3 * MIB);
+    assert!(watched.stats().pages_released > 0);
+    watched.assert_valid();
+    // Switched on later, it works as well.
+    unwatched.set_config(config).unwrap();
+    eventually("the other's too", || unwatched.usage().reserved_bytes <= 4 * MIB);
+    assert_no_findings(&gpu);
+}
+
+/// The background works while threads allocate and free, and harms nothing.
+#[test]
+fn the_background_disturbs_nobody() {
+    let gpu = gpu(3);
+    let pool = pool(
+        &gpu,
+        PoolConfig { defrag_interval_ms: 1, defrag_threshold: 0.0, ..PoolConfig::default() },
+    );
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (gpu, pool) = (&gpu, &pool);
+            scope.spawn(move || {
+                let stream = stream(gpu);
+                let mut rng = fastrand::Rng::with_seed(thread);
+                let mut live = Vec::new();
+                for _ in 0..3_000 {
+                    let power = rng.u32(8..23);
+                    let bytes = rng.usize(1..=1 << power);
+                    let block = pool.allocate(bytes, stream).unwrap();
+                    write(gpu, block, bytes, stream);
+                    live.push((block, bytes));
+                    if live.len() > 20 {
+                        let (block, bytes) = live.swap_remove(rng.usize(0..live.len()));
+                        pool.deallocate(block, bytes, stream).unwrap();
+                    }
+                }
+                for (block, bytes) in live {
+                    pool.deallocate(block, bytes, stream).unwrap();
+                }
+            });
+        }
+    });
+    pool.assert_valid();
+    assert_no_findings(&gpu);
+    eventually("everything has gone back", || pool.usage().reserved_bytes == 0);
+}
+
+/// By hand it is the same, and waits for nothing.
+#[test]
+fn defragmenting_by_hand_gives_back_what_is_unused() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let blocks: Vec<_> = (0..64).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
+    for block in &blocks[1..] {
+        write(&gpu, *block, MIB, stream);
+        pool.deallocate(*block, MIB, stream).unwrap();
+    }
+    assert_eq!(pool.defragment(), 0, "work still uses it, and nobody waits for that");
+    millpond::Driver::synchronize_device(&*gpu).unwrap();
+    assert!(pool.defragment() >= 60 * MIB);
+    assert!(pool.usage().reserved_bytes <= 4 * MIB);
+    pool.deallocate(blocks[0], MIB, stream).unwrap();
+    pool.assert_valid();
+    assert_no_findings(&gpu);
+}
+
+/// Many pools come and go while the background looks after them.
+#[test]
+fn pools_come_and_go() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    for _ in 0..200 {
+        let pool = pool(&gpu, PoolConfig { defrag_interval_ms: 1, ..PoolConfig::default() });
+        let block = pool.allocate(5 * MIB, stream).unwrap();
+        pool.deallocate(block, 5 * MIB, stream).unwrap();
+        drop(pool);
+        assert_eq!(millpond::Driver::held(&*gpu).device_bytes(), 0, "gone when it is dropped");
+    }
+}

@@ -1,0 +1,137 @@
+//! What cannot be right is refused by its kind, and nothing is lost.
+
+use std::sync::Arc;
+
+use millpond::driver::{Driver, DriverErrorKind, Stream};
+use millpond::pool::{OpenError, Pool, PoolConfig};
+use millpond::{AllocError, FreeError, Resource};
+use millpond_sim::SimGpu;
+
+use super::{MIB, alone, assert_no_findings, gpu, pool, stream};
+
+#[test]
+fn sizes_that_no_device_has_are_too_large() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    for alignment in [256, 4096, 2 * MIB] {
+        let pool = pool(&gpu, PoolConfig { alignment, ..alone() });
+        for bytes in [usize::MAX, usize::MAX - 1, usize::MAX - 511, usize::MAX / 2, 1 << 50] {
+            assert_eq!(pool.allocate(bytes, stream), Err(AllocError::TooLarge { bytes }));
+            assert_eq!(pool.allocate_now(bytes, stream), Err(AllocError::TooLarge { bytes }));
+            assert_eq!(pool.preallocate(bytes, 1), Err(AllocError::TooLarge { bytes }));
+            let freed = pool.deallocate(millpond::driver::DevicePtr(0x1000), bytes, stream);
+            assert!(matches!(freed, Err(FreeError::Foreign { .. })), "{freed:?}");
+        }
+        let error = pool.allocate(1 << 40, stream).unwrap_err();
+        assert!(matches!(error, AllocError::OutOfMemory(_)), "{error}");
+        assert_eq!(pool.allocate(0, stream), Ok(millpond::driver::DevicePtr::NULL));
+        assert!(pool.deallocate(millpond::driver::DevicePtr::NULL, 0, stream).is_ok());
+        assert_eq!(pool.preallocate(0, 5), Ok(()));
+        pool.assert_valid();
+        assert_eq!(pool.usage().live_bytes, 0);
+    }
+}
+
+#[test]
+fn a_stream_of_another_device_is_refused() {
+    let (gpu, elsewhere): (Arc<SimGpu>, Arc<SimGpu>) = (gpu(0), gpu(1));
+    let own = stream(&gpu);
+    // One that only the other device has.
+    let foreign = (0..8).map(|_| stream(&elsewhere)).last().unwrap();
+    let pool = pool(&gpu, alone());
+    let block = pool.allocate(1000, own).unwrap();
+    for wrong in [foreign, Stream(0xdead_beef)] {
+        let is_refused = |kind| kind == DriverErrorKind::InvalidHandle;
+        match pool.allocate(1000, wrong) {
+            Err(AllocError::Driver(error)) => assert!(is_refused(error.kind), "{error}"),
+            answer => panic!("{answer:?}"),
+        }
+        match pool.deallocate(block, 1000, wrong) {
+            Err(FreeError::Driver(error)) => assert!(is_refused(error.kind), "{error}"),
+            answer => panic!("{answer:?}"),
+        }
+        match pool.record_stream(block, wrong) {
+            Err(FreeError::Driver(error)) => assert!(is_refused(error.kind), "{error}"),
+            answer => panic!("{answer:?}"),
+        }
+        assert!(pool.release_capture(millpond::driver::CaptureId(1), wrong).is_err());
+    }
+    pool.deallocate(block, 1000, own).unwrap();
+    pool.assert_valid();
+}
+
+/// A device that is lost refuses everything; the pool says so, and can still be dropped.
+#[test]
+fn a_pool_outlives_its_device() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let block = pool.allocate(5 * MIB, stream).unwrap();
+    // Work on memory that is not there loses the device to the process.
+    let nowhere = millpond::driver::Touch::write(millpond::driver::DevicePtr(0x10), 100);
+    let kernel = millpond::driver::Kernel::Work {
+        touches: vec![nowhere],
+        duration: std::time::Duration::ZERO,
+    };
+    let _ = gpu.launch(&kernel, stream);
+    let _ = gpu.synchronize_device();
+    assert!(gpu.memory_info().is_err(), "the device is lost");
+    let error = pool.allocate(100 * MIB, stream).unwrap_err();
+    assert!(error.to_string().contains("illegal address"), "{error}");
+    pool.deallocate(block, 5 * MIB, stream).unwrap();
+    pool.trim();
+    pool.defragment();
+    pool.assert_valid();
+    drop(pool);
+}
+
+#[test]
+fn settings_in_the_wrong_order_are_refused_by_name() {
+    let gpu = gpu(0);
+    let pool = pool(&gpu, alone());
+    let before = pool.config();
+    let wrong = [
+        (PoolConfig { batch_alloc_count: 65, ..alone() }, "batch_alloc_count"),
+        (PoolConfig { alignment: 384, ..alone() }, "alignment"),
+        (PoolConfig { alignment: 0, ..alone() }, "alignment"),
+        (PoolConfig { defrag_threshold: 30.0, ..alone() }, "defrag_threshold"),
+        (PoolConfig { slack: f64::NAN, ..alone() }, "slack"),
+    ];
+    for (config, field) in wrong {
+        assert_eq!(pool.set_config(config.clone()).unwrap_err().field, field);
+        assert_eq!(pool.config(), before);
+        match Pool::with_config(gpu.clone(), config) {
+            Err(OpenError::Config(error)) => assert_eq!(error.field, field),
+            answer => panic!("{answer:?}"),
+        }
+    }
+}
+
+/// Blocks are aligned as asked, also those from caches, and also after a change.
+#[test]
+fn blocks_are_aligned_as_configured() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let mut rng = fastrand::Rng::with_seed(7);
+    for alignment in [256, 512, 4096, 32 << 10, 64 << 10, 2 * MIB, 256] {
+        pool.set_config(PoolConfig { alignment, ..alone() }).unwrap();
+        let mut live = Vec::new();
+        for _ in 0..400 {
+            let power = rng.u32(0..22);
+            let bytes = rng.usize(1..=1 << power);
+            let block = pool.allocate(bytes, stream).unwrap();
+            assert!(block.is_aligned_to(alignment), "{bytes} bytes at {block}, not {alignment}");
+            live.push((block, bytes));
+            if live.len() > 30 {
+                let (block, bytes) = live.swap_remove(rng.usize(0..live.len()));
+                pool.deallocate(block, bytes, stream).unwrap();
+            }
+        }
+        for (block, bytes) in live {
+            pool.deallocate(block, bytes, stream).unwrap();
+        }
+        pool.assert_valid();
+    }
+    assert_no_findings(&gpu);
+}

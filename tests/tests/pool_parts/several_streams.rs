@@ -1,0 +1,54 @@
+//! Blocks that more than one stream uses, and streams whose handles come again.
+
+use millpond::driver::Driver;
+use millpond::pool::PoolConfig;
+use millpond::{FreeError, Resource};
+
+use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
+
+/// What `record_stream` is told of is waited for, whoever gets the memory next.
+#[test]
+fn a_block_used_on_another_stream_waits_for_it() {
+    for seed in 0..60 {
+        let gpu = gpu(seed);
+        let (first, second, third) = (stream(&gpu), stream(&gpu), stream(&gpu));
+        let pool = pool(&gpu, PoolConfig { slack: [0.0, 0.2][seed as usize % 2], ..alone() });
+        for round in 0..20 {
+            let bytes = [700, 40_000, 6 * MIB][round % 3];
+            let block = pool.allocate(bytes, first).unwrap();
+            write(&gpu, block, bytes, first);
+            // The user orders the second stream after the first, and tells the pool.
+            let event = gpu.create_event(millpond::driver::EventTiming::Disabled).unwrap();
+            gpu.record_event(event, first).unwrap();
+            gpu.wait_event(second, event).unwrap();
+            gpu.destroy_event(event).unwrap();
+            pool.record_stream(block, second).unwrap();
+            pool.record_stream(block, second).unwrap();
+            write(&gpu, block, bytes, second);
+            pool.deallocate(block, bytes, first).unwrap();
+            assert_eq!(pool.record_stream(block, second), Err(FreeError::AlreadyFree { ptr: block }));
+            for next in [first, third] {
+                let taken = pool.allocate(bytes, next).unwrap();
+                write(&gpu, taken, bytes, next);
+                pool.deallocate(taken, bytes, next).unwrap();
+            }
+            pool.assert_valid();
+        }
+        assert_no_findings(&gpu);
+        pool.trim();
+        assert_eq!(pool.usage().reserved_bytes, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn bad_addresses_cannot_be_told_of() {
+    let gpu = gpu(0);
+    let (stream, other) = (stream(&gpu), stream(&gpu));
+    let pool = pool(&gpu, alone());
+    let block = pool.allocate(5000, stream).unwrap();
+    let inside = block.offset(256);
+    assert_eq!(pool.record_stream(inside, other), Err(FreeError::Interior { ptr: inside, block }));
+    let nowhere = millpond::driver::DevicePtr(12345);
+    assert_eq!(pool.record_stream(nowhere, other), Err(FreeError::Foreign { ptr: nowhere }));
+    assert!(pool.record_stream(millpond::driver::DevicePtr::NULL, other).is_ok());
+}
