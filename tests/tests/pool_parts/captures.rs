@@ -76,8 +76,9 @@ fn a_graphs_memory_is_its_own_until_it_is_released() {
 /// A capture that needs memory of the driver, waits and events of others beside it: none of it spoils the capture.
 #[test]
 fn the_pool_works_beside_captures_in_every_mode() {
-    for (seed, mode) in
-        [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed].into_iter().enumerate()
+    for (seed, mode) in [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed]
+        .into_iter()
+        .enumerate()
     {
         let gpu = gpu(seed as u64);
         // A stream that orders itself with the legacy one makes that one untouchable meanwhile.

@@ -32,16 +32,15 @@ conformance!(
 #[test]
 fn blocks_share_the_drivers_allocations_and_those_go_back() {
     let run_order = RunOrder::Adversarial;
-    let gpu = gpu_with(SimOptions {
-        without_virtual_memory: true,
-        run_order,
-        ..SimOptions::default()
-    });
+    let gpu =
+        gpu_with(SimOptions { without_virtual_memory: true, run_order, ..SimOptions::default() });
     let stream = stream(&gpu);
     let pool = pool(&gpu, alone());
     let sizes = [300, 5000, 70_000, 3 * MIB, 40 * MIB];
     for _ in 0..3 {
-        let blocks: Vec<_> = (0..40).map(|at| (pool.allocate(sizes[at % 5], stream).unwrap(), sizes[at % 5])).collect();
+        let blocks: Vec<_> = (0..40)
+            .map(|at| (pool.allocate(sizes[at % 5], stream).unwrap(), sizes[at % 5]))
+            .collect();
         for (block, bytes) in &blocks {
             write(&gpu, *block, *bytes, stream);
         }

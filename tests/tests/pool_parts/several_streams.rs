@@ -26,7 +26,10 @@ fn a_block_used_on_another_stream_waits_for_it() {
             pool.record_stream(block, second).unwrap();
             write(&gpu, block, bytes, second);
             pool.deallocate(block, bytes, first).unwrap();
-            assert_eq!(pool.record_stream(block, second), Err(FreeError::AlreadyFree { ptr: block }));
+            assert_eq!(
+                pool.record_stream(block, second),
+                Err(FreeError::AlreadyFree { ptr: block })
+            );
             for next in [first, third] {
                 let taken = pool.allocate(bytes, next).unwrap();
                 write(&gpu, taken, bytes, next);

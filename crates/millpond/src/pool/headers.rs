@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
-use super::size_class::{self, Class};
+use super::size_class::Class;
 pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 
 /// The number of a header.
@@ -22,13 +22,9 @@ pub(super) struct Header {
     words: Box<[BlockWord]>,
     /// Where it begins in the span.
     start: AtomicU64,
-    /// The size of a slab's blocks, and one over it; both 0 for a block of its own, so that its only index is 0.
-    class_bytes: u32,
-    reciprocal: u32,
     pub(super) id: HeaderId,
     /// The class of a slab's blocks; none for a block of its own.
     pub(super) class: Option<Class>,
-    blocks: u16,
     own_word: BlockWord,
     node: AtomicU32,
     /// What was asked for, for a block of its own.
@@ -43,11 +39,8 @@ impl Header {
         Header {
             words: (0..blocks).map(|_| BlockWord::new(Word::FREE)).collect(),
             start: AtomicU64::new(0),
-            class_bytes: class.map_or(0, |class| class.block_bytes() as u32),
-            reciprocal: class.map_or(0, Class::reciprocal),
             id,
             class,
-            blocks: class.map_or(1, |class| class.blocks() as u16),
             own_word: BlockWord::new(Word::FREE),
             node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
@@ -98,17 +91,55 @@ impl Header {
     }
 
     pub(super) fn blocks(&self) -> usize {
-        usize::from(self.blocks)
+        self.words.len().max(1)
     }
 
     /// The block that begins at an offset of the span, if one does.
     #[inline]
-    pub(super) fn index_of(&self, offset: u64) -> Option<usize> {
-        // Below the start this is more than any index times a size can be.
+    pub(super) fn block(&self, offset: u64) -> Option<Block<'_>> {
+        match self.class {
+            Some(class) => self.block_of_slab(offset, class),
+            None => (offset == self.start()).then_some(Block {
+                header: self,
+                offset,
+                index: 0,
+                word: &self.own_word,
+            }),
+        }
+    }
+
+    /// As [`block`](Self::block), where a slab's is asked for.
+    #[inline]
+    pub(super) fn small_block(&self, offset: u64) -> Option<(Block<'_>, Class)> {
+        let class = self.class?;
+        Some((self.block_of_slab(offset, class)?, class))
+    }
+
+    #[inline]
+    fn block_of_slab(&self, offset: u64, class: Class) -> Option<Block<'_>> {
         let inside = offset.wrapping_sub(self.start());
-        let index = size_class::divide(inside, self.reciprocal);
-        let begins = index * u64::from(self.class_bytes) == inside;
-        (begins && index < u64::from(self.blocks)).then_some(index as usize)
+        let index = class.index_of(inside)?;
+        Some(Block { header: self, offset, index, word: self.words.get(index)? })
+    }
+}
+
+/// A block, as its address says: it begins at `offset`, as number `index` of what its header describes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    pub(super) header: &'a Header,
+    pub(super) offset: u64,
+    pub(super) index: usize,
+    pub(super) word: &'a BlockWord,
+}
+
+impl Block<'_> {
+    /// What was asked for.
+    #[inline]
+    pub(super) fn requested(&self, now: Word) -> usize {
+        match self.header.class {
+            Some(_) => now.requested(),
+            None => self.header.requested(),
+        }
     }
 }
 

@@ -39,14 +39,24 @@ const BLOCK_BYTES: [u32; CLASSES] = {
 ///
 /// For offsets up to 256 KiB (1,024 units) and blocks up to 128 units the product's error stays below one block.
 const RECIPROCAL_BITS: u32 = 20;
-const RECIPROCAL: [u32; CLASSES] = {
-    let mut reciprocals = [0; CLASSES];
+
+#[derive(Clone, Copy)]
+struct Divisor {
+    bytes: u32,
+    reciprocal: u32,
+}
+
+/// By class, and up to a power of two, so that no bound need be checked.
+const DIVISORS: [Divisor; CLASSES.next_power_of_two()] = {
+    let mut divisors = [Divisor { bytes: 0, reciprocal: 0 }; CLASSES.next_power_of_two()];
     let mut class = 0;
     while class < CLASSES {
-        reciprocals[class] = (1 << RECIPROCAL_BITS) / (BLOCK_BYTES[class] / ALIGNMENT as u32) + 1;
+        let bytes = BLOCK_BYTES[class];
+        let reciprocal = (1 << RECIPROCAL_BITS) / (bytes / ALIGNMENT as u32) + 1;
+        divisors[class] = Divisor { bytes, reciprocal };
         class += 1;
     }
-    reciprocals
+    divisors
 };
 
 /// The class of every multiple of the alignment.
@@ -82,9 +92,15 @@ impl Class {
         u64::from(BLOCK_BYTES[self.index()])
     }
 
-    /// One over the size of its blocks, for [`divide`].
-    pub(super) fn reciprocal(self) -> u32 {
-        RECIPROCAL[self.index()]
+    /// The number of the block that begins at an offset of a slab, if one does. For any other number, none, or one that is more
+    /// than a slab has.
+    #[inline]
+    pub(super) fn index_of(self, offset: u64) -> Option<usize> {
+        let Divisor { bytes, reciprocal } = DIVISORS[self.index() % DIVISORS.len()];
+        let units = offset / ALIGNMENT as u64;
+        let index = units.wrapping_mul(u64::from(reciprocal)) >> RECIPROCAL_BITS;
+        // An offset from below the slab is nearly 2⁶⁴, and the product less than 2⁶⁰.
+        (index * u64::from(bytes) == offset).then_some(index as usize)
     }
 
     /// The size of its slabs: eight blocks at least, from 64 to 256 KiB, in whole stretches of the page map.
@@ -98,12 +114,6 @@ impl Class {
     pub(super) fn blocks(self) -> usize {
         (self.slab_bytes() / self.block_bytes()) as usize
     }
-}
-
-/// The number of the block in which an offset of a slab lies. Something for any other number, but always less than 2⁴⁴.
-#[inline]
-pub(super) fn divide(offset: u64, reciprocal: u32) -> u64 {
-    (offset / ALIGNMENT as u64).wrapping_mul(u64::from(reciprocal)) >> RECIPROCAL_BITS
 }
 
 #[cfg(test)]
@@ -123,8 +133,10 @@ mod tests {
         for class in (0..CLASSES as u8).map(Class) {
             assert!((8..=256).contains(&class.blocks()) && class.block_bytes() % 256 == 0);
             for offset in (0..class.slab_bytes()).step_by(64) {
-                let index = offset / class.block_bytes();
-                assert_eq!(divide(offset, class.reciprocal()), index, "{class:?} at {offset}");
+                let exact = offset.is_multiple_of(class.block_bytes());
+                let index = (offset / class.block_bytes()) as usize;
+                assert_eq!(class.index_of(offset), exact.then_some(index), "{class:?} at {offset}");
+                assert_eq!(class.index_of(offset.wrapping_sub(1 << 50)), None);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::bins::Bin;
 use super::handshake::Handshake;
-use super::headers::{BlockWord, Header, HeaderId, Kind, Tag, Word};
+use super::headers::{Block, BlockWord, Header, HeaderId, Kind, Tag, Word};
 use super::inbox::Inbox;
 use super::points::StreamSlot;
 use super::size_class::{CLASSES, Class, LARGEST_BYTES};
@@ -302,7 +302,7 @@ impl ThreadCache {
             // A quarter is left to blocks of slabs: they are many, and small.
             if list.len() >= most.blocks
                 || kept + bytes > most.bytes - most.bytes / 4
-                || !block.word().free_as_owner(now)
+                || !block.word.free_as_owner(now)
             {
                 return false;
             }
@@ -391,7 +391,7 @@ impl ThreadCache {
 impl Stacks {
     #[inline]
     fn push_small(&mut self, block: Block<'_>, class: Class, now: Word) -> bool {
-        let word = block.word();
+        let word = block.word;
         let cached = || word.free_as_owner(now).then_some(Cached { offset: block.offset, word });
         self.classes[class.index()].push(cached)
     }
@@ -448,32 +448,10 @@ impl Stacks {
     }
 }
 
-/// A block, as its address says: it begins at `offset`, as number `index` of what its header describes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block<'a> {
-    pub(super) header: &'a Header,
-    pub(super) offset: u64,
-    pub(super) index: usize,
-}
-
-impl<'a> Block<'a> {
-    #[inline]
-    pub(super) fn word(&self) -> &'a BlockWord {
-        self.header.word(self.index)
-    }
-
+impl Block<'_> {
     #[inline]
     pub(super) fn entry(&self) -> Entry {
         Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
-    }
-
-    /// What was asked for.
-    #[inline]
-    pub(super) fn requested(&self, now: Word) -> usize {
-        match self.header.class {
-            Some(_) => now.requested(),
-            None => self.header.requested(),
-        }
     }
 }
 

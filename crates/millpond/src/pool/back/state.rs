@@ -156,9 +156,11 @@ impl State {
 
     pub(super) fn placed(&mut self, node: NodeId) -> Placed {
         let Node { start, used_for, ref points, .. } = *self.heap.node(node);
-        let points = points.clone();
-        let header = if used_for == Use::Block { self.unused_headers.pop() } else { None };
-        Placed { node, start, header, points }
+        if used_for == Use::Block {
+            let header = self.unused_headers.pop();
+            return Placed { node, start, header, points: Points::default() };
+        }
+        Placed { node, start, header: None, points: points.clone() }
     }
 
     pub(super) fn reserve(&mut self, bytes: u64) {

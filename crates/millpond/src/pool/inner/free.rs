@@ -6,14 +6,12 @@ use std::sync::atomic::Ordering;
 
 use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
-use crate::pool::headers::{Kind, Tag, Word};
+use crate::pool::headers::{Block, Kind, Tag, Word};
 use crate::pool::inbox::Left;
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{
-    Block, Counters, Entry, Parcel, RemoteFree, ThreadCache, with_last,
-};
+use crate::pool::thread_cache::{Counters, Entry, Parcel, RemoteFree, ThreadCache, with_last};
 use crate::resource::{FreeError, Resource};
 
 impl Inner {
@@ -42,8 +40,9 @@ impl Inner {
     fn free_small_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
         let Some(epoch) = self.epoch() else { return false };
         let freed = with_last(self, stream, epoch, |cache, counters| {
-            let block = self.find(ptr)?;
-            let class = block.header.class?;
+            // What is not in the span is beyond the page map.
+            let offset = self.back.distance_of(ptr);
+            let (block, class) = self.page_map.get(offset)?.small_block(offset)?;
             let put = cache.put_small(block, class, Word::live(bytes, cache.tag));
             put.then(|| counters.freed(bytes))
         });
@@ -56,7 +55,7 @@ impl Inner {
         let Some(epoch) = self.epoch() else { return false };
         let freed = with_last(self, stream, epoch, |cache, counters| {
             let block = self.find(ptr)?;
-            let now = block.word().now();
+            let now = block.word.now();
             let right =
                 now == Word::live(Word::OWN_BLOCK, cache.tag) && block.header.requested() == bytes;
             if !right {
@@ -64,7 +63,7 @@ impl Inner {
             }
             if !self.may_cache(block) || !cache.put_large(block, now, self.settings.bounds()) {
                 // Others may be freeing it at this moment.
-                if !block.word().free_as_other(now, Word::FREE) {
+                if !block.word.free_as_other(now, Word::FREE) {
                     return None;
                 }
                 self.free_large([block.entry()], cache.stream);
@@ -77,15 +76,13 @@ impl Inner {
 
     #[inline]
     pub(super) fn find(&self, ptr: DevicePtr) -> Option<Block<'_>> {
-        // What is not in the span is beyond the page map.
         self.block_at(self.back.distance_of(ptr))
     }
 
     /// The block that begins at an offset, if one does.
     #[inline]
     pub(super) fn block_at(&self, offset: u64) -> Option<Block<'_>> {
-        let header = self.page_map.get(offset)?;
-        Some(Block { header, offset, index: header.index_of(offset)? })
+        self.page_map.get(offset)?.block(offset)
     }
 
     /// The free block of a cache that begins at an offset.
@@ -124,7 +121,7 @@ impl Inner {
             return Ok(());
         }
         let Some(block) = self.find(ptr) else { return self.free_elsewhere(ptr, bytes, stream) };
-        let now = block.word().now();
+        let now = block.word.now();
         if now.kind() != Kind::Live {
             return Err(FreeError::AlreadyFree { ptr });
         }
@@ -207,7 +204,7 @@ impl Inner {
         // Another cache's block, or none's, or one that no cache keeps. It may be freed elsewhere at this moment.
         let has_owner = own.is_none() && !matches!(now.owner(), Tag::NONE | Tag::NOTED);
         let next = if has_owner { now.with(Kind::Remote) } else { Word::FREE };
-        if !block.word().free_as_other(now, next) {
+        if !block.word.free_as_other(now, next) {
             return false;
         }
         count();
@@ -248,7 +245,8 @@ impl Inner {
             let start = header.start() + index * header.block_bytes();
             let index = usize::try_from(index).ok().filter(|index| *index < header.blocks())?;
             let now = header.word(index).now();
-            let requested = Block { header, offset: start, index }.requested(now) as u64;
+            let word = header.word(index);
+            let requested = Block { header, word, offset: start, index }.requested(now) as u64;
             (now.kind() == Kind::Live && offset - start < requested).then_some(start)
         });
         match interior {
@@ -274,7 +272,7 @@ impl Inner {
     pub(super) fn arrived(&self, cache: &ThreadCache, freed: RemoteFree) -> Option<Block<'_>> {
         // Of a slab that is gone, there may be nothing left, or something else.
         let block = self.block_at(freed.offset);
-        let arrived = block.filter(|block| block.word().arrives_at(cache.tag));
+        let arrived = block.filter(|block| block.word.arrives_at(cache.tag));
         if arrived.is_none() {
             // Its owner freed it at the same moment, and won.
             self.late_double_frees.fetch_add(1, Ordering::Relaxed);
@@ -298,10 +296,10 @@ impl Inner {
         for freed in &arrived {
             let Some(block) = self.arrived(cache, *freed) else { continue };
             let put =
-                freed.stream == cache.stream && self.put_cached(cache, block, block.word().now());
+                freed.stream == cache.stream && self.put_cached(cache, block, block.word.now());
             if !put {
                 // Nobody's from now on, so that it is seen if it comes twice.
-                block.word().set(Word::FREE);
+                block.word.set(Word::FREE);
                 rest.push((freed.stream, block.entry()));
             }
         }

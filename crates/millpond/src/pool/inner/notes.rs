@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::{Inner, Keep};
 use crate::driver::{DevicePtr, Stream};
+use crate::pool::headers::Block;
 use crate::pool::points::StreamSlot;
 use crate::pool::scope::TagUsage;
-use crate::pool::thread_cache::Block;
+
 use crate::resource::FreeError;
 
 #[derive(Debug, Default)]
@@ -71,7 +72,7 @@ impl Inner {
     /// Writes something down about a live block. `false`: it is free.
     fn note(&self, block: Block<'_>, write: impl FnOnce(&mut Note)) -> bool {
         let mut notes = self.notes.lock();
-        let noted = block.word().note();
+        let noted = block.word.note();
         if noted {
             write(notes.by_offset.entry(block.offset).or_default());
         }

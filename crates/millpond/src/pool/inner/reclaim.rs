@@ -55,7 +55,7 @@ impl Inner {
             let arrived = freed.filter_map(|freed| {
                 let block = self.arrived(cache, freed)?;
                 // Before the owner comes back they are nobody's, so that a second free of one is seen.
-                block.word().set(Word::FREE);
+                block.word.set(Word::FREE);
                 Some((freed.stream, block.entry()))
             });
             arrived.collect::<Vec<_>>()
