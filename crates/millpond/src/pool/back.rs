@@ -428,7 +428,9 @@ impl Back {
         drop(state);
         let _ = self.unmap_left(Wait::Yes);
         let mut state = self.state.lock();
-        let loose = std::mem::take(&mut state.loose);
+        // An old mapping that could not go may be of any of them, and would keep its memory from being freed.
+        let loose =
+            if state.leaving.is_empty() { std::mem::take(&mut state.loose) } else { vec![] };
         drop(state);
         let mut released = 0;
         let mut kept = Vec::new();
