@@ -428,3 +428,35 @@ fn memory_is_given_back_when_its_last_mapping_is_gone() {
     assert_eq!(pool.usage().reserved_bytes, 2 << 20);
     pool.deallocate(held, 100_000, stream).unwrap();
 }
+
+#[test]
+fn statistics_are_read_and_reset_while_threads_run() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    let work = || {
+        for round in 0..2_000 {
+            let bytes = [700, 90_000, 3 << 20][round % 3];
+            let block = pool.allocate(bytes, stream).unwrap();
+            pool.deallocate(block, bytes, stream).unwrap();
+            if round % 100 == 0 {
+                pool.release_all();
+            }
+        }
+    };
+    let look = || {
+        for round in 0..2_000 {
+            let (usage, stats) = (pool.usage(), pool.stats());
+            assert!(usage.live_bytes < 1 << 40 && stats.fragmentation_bytes < 1 << 40);
+            if round % 2 == 0 {
+                pool.reset_stats();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        [scope.spawn(work), scope.spawn(work), scope.spawn(look), scope.spawn(look)]
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(pool.usage().live_bytes, 0);
+}

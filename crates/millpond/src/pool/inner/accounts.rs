@@ -11,11 +11,16 @@ use crate::resource::Usage;
 
 impl Inner {
     pub(super) fn live_bytes(&self) -> i64 {
-        self.caches.lock().counters.iter().map(|counters| counters.live_bytes()).sum()
+        let live: i64 =
+            self.caches.lock().counters.iter().map(|counters| counters.live_bytes()).sum();
+        // As in `usage`.
+        live.max(0)
     }
 
     pub(in crate::pool) fn stats(&self) -> PoolStats {
-        self.raw_stats().since(&self.reset_at.lock())
+        // Locked first: what is counted after a reset is never less than at it.
+        let reset_at = self.reset_at.lock();
+        self.raw_stats().since(&reset_at)
     }
 
     pub(in crate::pool) fn reset_stats(&self) {
@@ -42,7 +47,8 @@ impl Inner {
             total_freed,
             current_usage: usage.live_bytes as u64,
             peak_usage: usage.peak_live_bytes as u64,
-            fragmentation_bytes: (usage.reserved_bytes - usage.live_bytes) as u64,
+            // The two are not of one moment.
+            fragmentation_bytes: usage.reserved_bytes.saturating_sub(usage.live_bytes) as u64,
             allocation_count,
             free_count,
             // What a thread counts between the two sums may be in the second only.
@@ -62,7 +68,9 @@ impl Inner {
 
     pub(in crate::pool) fn usage(&self) -> Usage {
         let caches = self.caches.lock();
-        let sum = |of: fn(&Counters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>();
+        // Not below 0: a block that moves between threads meanwhile may have been seen freed and not allocated.
+        let sum =
+            |of: fn(&Counters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>().max(0);
         let live = sum(Counters::live_bytes);
         let peak = sum(Counters::peak_live_bytes);
         let blocks = sum(Counters::live_blocks);
