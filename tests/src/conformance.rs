@@ -38,6 +38,8 @@ pub struct Promises {
     pub reuses_across_streams: bool,
     /// Out of memory is reported only when memory is out.
     pub oom_complete: bool,
+    /// Driver calls may keep failing, several kinds at once, and nothing is lost.
+    pub withstands_troubles: bool,
 }
 
 /// How a resource is made on a driver.

@@ -11,6 +11,7 @@ const REGIONS: Promises = Promises {
     returns_upstream: true,
     reuses_across_streams: true,
     oom_complete: false,
+    withstands_troubles: false,
 };
 const PAGES: Promises = Promises { oom_complete: true, ..REGIONS };
 

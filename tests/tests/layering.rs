@@ -34,6 +34,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond/src/pool/handshake.rs",
     "crates/millpond/src/pool/page_map.rs",
     "crates/millpond/src/pool/thread_cache.rs",
+    "tests/tests/pool_parts/fork_process.rs",
     // Runs the handshake, which is among these.
     "tests/tests/loom.rs",
 ];

@@ -15,6 +15,7 @@ const POOL: Promises = Promises {
     returns_upstream: true,
     reuses_across_streams: true,
     oom_complete: true,
+    withstands_troubles: true,
 };
 
 /// Without the background, which does what it does when it likes, the same calls give the same answers.
@@ -412,4 +413,58 @@ fn what_cannot_be_unmapped_is_in_nobodys_way() {
     assert_eq!((pool.usage().reserved_bytes, gpu.held().device_bytes()), (0, 0));
     drop(pool);
     assert_eq!(gpu.held().reservations, 0);
+}
+
+/// A page has moved, and its old mapping cannot go: the page is not called given back while the driver still has it.
+#[test]
+fn memory_is_given_back_when_its_last_mapping_is_gone() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = with_slack(gpu.clone(), 0.0).unwrap();
+    let freed = pool.allocate(4 << 20, stream).unwrap();
+    let held = pool.allocate(100_000, stream).unwrap();
+    pool.deallocate(freed, 4 << 20, stream).unwrap();
+    // Too large for the hole, but not for its memory.
+    let larger = pool.allocate(6 << 20, stream).unwrap();
+    assert_eq!(pool.stats().page_moves, 2);
+    pool.deallocate(larger, 6 << 20, stream).unwrap();
+    gpu.set_faults(&[Fault::NthOf(Call::Unmap, 0)]);
+    for _ in 0..2 {
+        pool.trim();
+        assert_eq!(pool.usage().reserved_bytes, gpu.held().device_bytes());
+    }
+    assert_eq!(pool.usage().reserved_bytes, 2 << 20);
+    pool.deallocate(held, 100_000, stream).unwrap();
+}
+
+#[test]
+fn statistics_are_read_and_reset_while_threads_run() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let pool = Pool::new(gpu).unwrap();
+    let work = || {
+        for round in 0..2_000 {
+            let bytes = [700, 90_000, 3 << 20][round % 3];
+            let block = pool.allocate(bytes, stream).unwrap();
+            pool.deallocate(block, bytes, stream).unwrap();
+            if round % 100 == 0 {
+                pool.release_all();
+            }
+        }
+    };
+    let look = || {
+        for round in 0..2_000 {
+            let (usage, stats) = (pool.usage(), pool.stats());
+            assert!(usage.live_bytes < 1 << 40 && stats.fragmentation_bytes < 1 << 40);
+            if round % 2 == 0 {
+                pool.reset_stats();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        [scope.spawn(work), scope.spawn(work), scope.spawn(look), scope.spawn(look)]
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(pool.usage().live_bytes, 0);
 }

@@ -9,6 +9,7 @@ const DIRECT: Promises = Promises {
     returns_upstream: true,
     reuses_across_streams: true,
     oom_complete: false,
+    withstands_troubles: true,
 };
 
 conformance!(direct, |driver| Ok(Direct::new(driver)), DIRECT, 10_000);

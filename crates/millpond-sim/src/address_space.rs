@@ -101,6 +101,14 @@ impl AddressSpace {
         (address < start + region.bytes).then_some((start, region))
     }
 
+    /// The physical memory that is mapped at an address, and who may touch it there.
+    pub(crate) fn mapping(&self, address: u64) -> Option<(PhysicalHandle, Access)> {
+        match self.around(address)?.1.kind {
+            RegionKind::Mapping { handle, access, .. } => Some((handle, access)),
+            _ => None,
+        }
+    }
+
     /// The regions that begin in a range.
     pub(crate) fn beginning_in(
         &self,

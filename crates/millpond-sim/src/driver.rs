@@ -395,11 +395,7 @@ impl Driver for SimGpu {
     }
 
     /// The model has no other processes and no network cards: properties change nothing.
-    fn create(
-        &self,
-        bytes: usize,
-        _properties: PhysicalProperties,
-    ) -> DriverResult<PhysicalHandle> {
+    fn create(&self, bytes: usize, properties: PhysicalProperties) -> DriverResult<PhysicalHandle> {
         let call = Call::Create;
         let machine = &mut *self.enter_virtual_memory(call)?;
         Vmm::check_size(bytes as u64).map_err(refused(call))?;
@@ -413,7 +409,7 @@ impl Driver for SimGpu {
         match machine.board.claim(bytes as u64, machine.now_ns) {
             Some((extents, ready)) => {
                 machine.now_ns = machine.now_ns.max(ready);
-                Ok(machine.vmm.add_handle(extents, bytes as u64))
+                Ok(machine.vmm.add_handle(extents, bytes as u64, properties))
             }
             None => Err(machine.out_of_memory(call, bytes)),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millpond::driver::{Call, DeviceInfo, DeviceKind, DevicePtr};
+use millpond::driver::{Access, Call, DeviceInfo, DeviceKind, DevicePtr, PhysicalProperties};
 use parking_lot::Mutex;
 
 use crate::board::ManagedTraffic;
@@ -130,6 +130,13 @@ impl SimGpu {
     /// The most physical handles there may be, to play a process short of descriptors.
     pub fn limit_handles(&self, most: usize) {
         self.machine.lock().vmm.handle_limit = most;
+    }
+
+    /// What the physical memory mapped at an address was asked to be good for, and who may touch it there.
+    pub fn mapping(&self, ptr: DevicePtr) -> Option<(PhysicalProperties, Access)> {
+        let machine = self.machine.lock();
+        let (handle, access) = machine.space.mapping(ptr.0)?;
+        Some((machine.vmm.properties(handle)?, access))
     }
 
     /// Another process takes device memory, in whole pages, as far as it is free. Returns how much it got.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use millpond::driver::{Access, DriverErrorKind, PhysicalHandle};
+use millpond::driver::{Access, DriverErrorKind, PhysicalHandle, PhysicalProperties};
 
 use crate::address_space::{AddressSpace, Region, RegionKind};
 use crate::frames::{Extent, FRAME_BYTES};
@@ -19,6 +19,7 @@ const fn invalid(why: &'static str) -> Refusal {
 struct Physical {
     extents: Arc<[Extent]>,
     bytes: u64,
+    properties: PhysicalProperties,
     mappings: u32,
     released: bool,
 }
@@ -106,10 +107,21 @@ impl Vmm {
         Ok(())
     }
 
-    pub(crate) fn add_handle(&mut self, extents: Vec<Extent>, bytes: u64) -> PhysicalHandle {
+    /// What physical memory was asked to be good for.
+    pub(crate) fn properties(&self, handle: PhysicalHandle) -> Option<PhysicalProperties> {
+        self.handles.get(&handle).map(|physical| physical.properties)
+    }
+
+    pub(crate) fn add_handle(
+        &mut self,
+        extents: Vec<Extent>,
+        bytes: u64,
+        properties: PhysicalProperties,
+    ) -> PhysicalHandle {
         self.next_handle += 1;
         let handle = PhysicalHandle(self.next_handle);
-        let physical = Physical { extents: extents.into(), bytes, mappings: 0, released: false };
+        let physical =
+            Physical { extents: extents.into(), bytes, properties, mappings: 0, released: false };
         self.handles.insert(handle, physical);
         self.held_bytes += bytes;
         handle

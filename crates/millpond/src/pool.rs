@@ -53,7 +53,9 @@ use self::inner::{BelongsTo, Inner, InnerOptions};
 pub use self::region::{Region, RegionOptions};
 pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
-use crate::driver::{CaptureId, DevicePtr, Driver, DriverError, PhysicalProperties, Stream};
+use crate::driver::{
+    Access, CaptureId, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
+};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 
 /// A pool of device memory.
@@ -110,6 +112,7 @@ impl Pool {
             belongs_to: BelongsTo::Pool,
             parent: Weak::new(),
             properties: PhysicalProperties::default(),
+            access: Access::ReadWrite,
             config,
         };
         let inner = Arc::new(Inner::new(driver, options)?);
@@ -141,8 +144,11 @@ impl Pool {
     /// A setting that makes no sense, named. Nothing has changed then.
     pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
         config.check()?;
+        if self.inner.has_forked() {
+            return Ok(());
+        }
         self.inner.set_config(&config);
-        if self.watch.is_some() && !self.inner.has_forked() {
+        if self.watch.is_some() {
             background::reschedule(&self.inner);
         }
         Ok(())

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::driver::{
-    DevicePtr, Driver, DriverError, DriverResult, EventTiming, Held, Kernel, Stream, StreamFlags,
-    StreamId, Touch,
+    DevicePtr, Driver, DriverError, DriverResult, EventTiming, Held, Stream, StreamFlags, StreamId,
 };
 use millpond::resource::ALIGNMENT;
 use millpond::{AllocError, FreeError, Resource};
 use millpond_sim::{Fault, Profile, RunOrder, SimGpu, SimOptions};
 
 use super::{Device, Subject};
+use crate::pattern::{Pattern, Sums};
 
 /// What was wrong, in words.
 pub type Wrong = String;
@@ -26,9 +26,6 @@ pub const CAPACITY_BYTES: usize = 256 << 20;
 /// Streams that programs use. The first is the legacy default stream, the second the thread's own.
 pub const STREAMS: usize = 5;
 
-/// Bytes at either end of a block that really hold data.
-const EDGE_BYTES: usize = 256;
-
 /// A block that the model knows to be held.
 #[derive(Clone, Debug)]
 pub struct Block {
@@ -36,17 +33,16 @@ pub struct Block {
     pub ptr: DevicePtr,
     /// What was asked for.
     pub bytes: usize,
-    /// What its edges are filled with.
-    tag: u32,
+    /// What it is filled with.
+    word: u32,
     /// The streams, by number, whose queued work may use it.
     used_on: BTreeSet<usize>,
 }
 
-/// A sum that the device computes, and what it must be.
-struct Expected {
-    slot: usize,
-    sum: u64,
-    what: String,
+impl Block {
+    fn pattern(&self) -> Pattern {
+        Pattern { ptr: self.ptr, bytes: self.bytes, word: self.word }
+    }
 }
 
 /// One simulated device with one resource on it, and the model.
@@ -57,10 +53,9 @@ pub struct Lab {
     streams: Vec<Stream>,
     blocks: BTreeMap<DevicePtr, Block>,
     order: Vec<DevicePtr>,
-    sums: DevicePtr,
-    expected: Vec<Expected>,
+    sums: Sums,
     held_before: Held,
-    next_tag: u32,
+    next_word: u32,
     peak_live_bytes: usize,
     /// Several threads call: the peak that the resource speaks of may be higher than it was.
     several_threads: bool,
@@ -110,7 +105,7 @@ impl Lab {
     ) -> Result<Result<Lab, DriverError>, Wrong> {
         let gpu = Arc::new(gpu);
         let driver: Arc<dyn Driver> = gpu.clone();
-        let sums = driver.alloc(MOST_SUMS * 8).expect("the device is empty");
+        let sums = Sums::new(&*driver, MOST_SUMS).expect("the device is empty");
         let mut streams = vec![Stream::LEGACY, Stream::PER_THREAD];
         while streams.len() < STREAMS {
             streams.push(driver.create_stream(StreamFlags::NON_BLOCKING).expect("no faults yet"));
@@ -132,9 +127,8 @@ impl Lab {
             blocks: BTreeMap::new(),
             order: Vec::new(),
             sums,
-            expected: Vec::new(),
             held_before,
-            next_tag: 1,
+            next_word: 1,
             peak_live_bytes: 0,
             several_threads: false,
         }))
@@ -234,9 +228,9 @@ impl Lab {
             ));
         }
         let block =
-            Block { ptr, bytes, tag: self.next_tag, used_on: BTreeSet::from([stream % STREAMS]) };
-        self.next_tag += 1;
-        self.fill(&block, handle)?;
+            Block { ptr, bytes, word: self.next_word, used_on: BTreeSet::from([stream % STREAMS]) };
+        self.next_word += 1;
+        self.driver_says(|gpu| block.pattern().fill(gpu, handle))?;
         self.blocks.insert(ptr, block);
         self.order.push(ptr);
         self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes());
@@ -247,8 +241,9 @@ impl Lab {
     /// Reads a block on a stream, ordered after all earlier use of it.
     pub fn read(&mut self, block: &Block, stream: usize) -> Result<(), Wrong> {
         self.order_onto(block.ptr, stream)?;
-        let block = self.blocks[&block.ptr].clone();
-        self.sum(&block, self.stream(stream))
+        let (pattern, handle) = (self.blocks[&block.ptr].pattern(), self.stream(stream));
+        let answer = self.sums.read(&pattern, &*self.gpu, handle);
+        self.driver_says(|_| answer)
     }
 
     /// Frees a block on a stream, ordered after all use of it. The inner error is the resource's.
@@ -344,44 +339,6 @@ impl Lab {
         Ok(())
     }
 
-    /// Writes the whole block as the detector sees it, and its edges in fact.
-    fn fill(&self, block: &Block, stream: Stream) -> Result<(), Wrong> {
-        self.driver_says(|gpu| {
-            let touches = vec![Touch::write(block.ptr, block.bytes)];
-            gpu.launch(&Kernel::Work { touches, duration: Duration::ZERO }, stream)?;
-            for (dst, bytes) in edges(block) {
-                let kernel = Kernel::Fill { dst, value: block.tag, count: bytes / 4 };
-                gpu.launch(&kernel, stream)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Reads the whole block as the detector sees it, and sums its edges in fact.
-    fn sum(&mut self, block: &Block, stream: Stream) -> Result<(), Wrong> {
-        self.driver_says(|gpu| {
-            let touches = vec![Touch::read(block.ptr, block.bytes)];
-            gpu.launch(&Kernel::Work { touches, duration: Duration::ZERO }, stream)
-        })?;
-        for (src, bytes) in edges(block) {
-            let slot = self.expected.len();
-            if slot == MOST_SUMS {
-                return Ok(());
-            }
-            let out = self.sums.offset(slot * 8);
-            self.driver_says(|gpu| gpu.launch(&Kernel::Checksum { src, bytes, out }, stream))?;
-            self.expected.push(Expected {
-                slot,
-                sum: u64::from(block.tag) * (bytes as u64 / 4),
-                what: format!(
-                    "{bytes} bytes at {src}, in the block of {} at {}",
-                    block.bytes, block.ptr
-                ),
-            });
-        }
-        Ok(())
-    }
-
     fn driver_says<T>(&self, call: impl FnOnce(&SimGpu) -> DriverResult<T>) -> Result<T, Wrong> {
         call(&self.gpu).map_err(|error| {
             let findings: Vec<String> =
@@ -419,13 +376,4 @@ pub(crate) fn test_gpu(seed: u64, device: Device) -> SimGpu {
     let without_virtual_memory = device == Device::WithoutVirtualMemory;
     let options = SimOptions { seed, run_order, without_virtual_memory, ..SimOptions::default() };
     SimGpu::with_options(profile, options)
-}
-
-/// The ends of a block, in words.
-fn edges(block: &Block) -> Vec<(DevicePtr, usize)> {
-    let words = block.bytes / 4 * 4;
-    if words <= 2 * EDGE_BYTES {
-        return if words == 0 { Vec::new() } else { vec![(block.ptr, words)] };
-    }
-    vec![(block.ptr, EDGE_BYTES), (block.ptr.offset(words - EDGE_BYTES), EDGE_BYTES)]
 }

@@ -37,7 +37,7 @@ fn a_stream_of_another_device_is_refused() {
     let (gpu, elsewhere): (Arc<SimGpu>, Arc<SimGpu>) = (gpu(0), gpu(1));
     let own = stream(&gpu);
     // One that only the other device has.
-    let foreign = (0..8).map(|_| stream(&elsewhere)).last().unwrap();
+    let foreign = (0..8).map(|_| stream(&elsewhere)).max().unwrap();
     let pool = pool(&gpu, alone());
     let block = pool.allocate(1000, own).unwrap();
     for wrong in [foreign, Stream(0xdead_beef)] {

@@ -87,7 +87,7 @@ fn the_pool_works_beside_captures_in_every_mode() {
         let pool = pool(&gpu, millpond::pool::PoolConfig { slack: 0.0, ..alone() });
         let mut rng = fastrand::Rng::with_seed(seed as u64);
         let mut live = Vec::new();
-        let mut free_some = |live: &mut Vec<(_, usize, Stream)>, rng: &mut fastrand::Rng, most| {
+        let free_some = |live: &mut Vec<(_, usize, Stream)>, rng: &mut fastrand::Rng, most| {
             while live.len() > most {
                 let (block, bytes, of) = live.swap_remove(rng.usize(0..live.len()));
                 pool.deallocate(block, bytes, of).unwrap();

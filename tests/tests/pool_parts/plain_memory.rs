@@ -13,6 +13,7 @@ const PLAIN: Promises = Promises {
     reuses_across_streams: true,
     // Nothing moves: memory can be there, in pieces.
     oom_complete: false,
+    withstands_troubles: true,
 };
 
 conformance!(

@@ -1,6 +1,6 @@
 //! Parts of a pool for purposes of their own.
 
-use millpond::driver::PhysicalProperties;
+use millpond::driver::{Access, PhysicalProperties};
 use millpond::pool::{PoolConfig, RegionOptions};
 use millpond::{FreeError, Resource};
 
@@ -92,21 +92,25 @@ fn blocks_outlive_the_region_they_came_from() {
     assert_no_findings(&gpu);
 }
 
-/// Pages for other processes and network cards are made so, and do not mix with the pool's own.
+/// Pages for other processes, network cards and devices are made so, and do not mix with the pool's own.
 #[test]
-fn exportable_memory_is_made_exportable() {
+fn memory_for_others_is_made_for_them() {
     let gpu = gpu(0);
     let stream = stream(&gpu);
     let pool = pool(&gpu, alone());
-    let properties = PhysicalProperties { exportable: true, rdma: true, ..Default::default() };
-    let region = pool.region(&RegionOptions { properties, ..RegionOptions::default() }).unwrap();
+    let properties = PhysicalProperties { exportable: true, rdma: true };
+    let options = RegionOptions { properties, peer_accessible: true, ..RegionOptions::default() };
+    let region = pool.region(&options).unwrap();
     let shared = region.allocate(3 * MIB, stream).unwrap();
     let own = pool.allocate(3 * MIB, stream).unwrap();
-    assert_eq!(gpu.physical_properties(shared), Some(properties));
-    assert_eq!(gpu.physical_properties(own), Some(PhysicalProperties::default()));
+    let plain = Some((PhysicalProperties::default(), Access::ReadWrite));
+    assert_eq!(gpu.mapping(shared), Some((properties, Access::ReadWriteWithPeers)));
+    assert_eq!(gpu.mapping(own), plain);
+    write(&gpu, shared, 3 * MIB, stream);
     region.deallocate(shared, 3 * MIB, stream).unwrap();
     pool.deallocate(own, 3 * MIB, stream).unwrap();
     // However much is spare of one kind, the other kind does not get it.
     let own = pool.allocate(4 * MIB, stream).unwrap();
-    assert_eq!(gpu.physical_properties(own), Some(PhysicalProperties::default()));
+    assert_eq!(gpu.mapping(own), plain);
+    assert_no_findings(&gpu);
 }

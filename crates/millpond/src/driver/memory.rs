@@ -121,6 +121,8 @@ pub enum Access {
     Read,
     /// This device may read and write.
     ReadWrite,
+    /// This device and its peers may read and write.
+    ReadWriteWithPeers,
 }
 
 /// A piece of physical memory, with no address of its own.

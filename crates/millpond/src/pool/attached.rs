@@ -58,7 +58,8 @@ pub(super) fn attach(
     let found = ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?;
     let (cache, counters) = found?;
     if let Some(epoch) = remembered_in {
-        set_last(&**inner, stream, epoch, &cache, &counters);
+        let counters = inner.settings.counts().then_some(&counters);
+        set_last(&**inner, stream, epoch, &cache, counters);
     }
     Some((cache, counters))
 }

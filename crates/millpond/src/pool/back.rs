@@ -29,8 +29,8 @@ use super::heap::{Heap, NodeId, Use};
 use super::pages::Pages;
 use super::points::{Order, Points, StreamSlot, Streams};
 use crate::driver::{
-    Counted, DevicePtr, Driver, DriverErrorKind, DriverResult, PhysicalHandle, PhysicalProperties,
-    RelaxedCalls, Stream,
+    Access, Counted, DevicePtr, Driver, DriverErrorKind, DriverResult, PhysicalHandle,
+    PhysicalProperties, RelaxedCalls, Stream,
 };
 
 /// A stream, as a request names it and as the pool numbers it.
@@ -71,6 +71,7 @@ pub(super) struct BackOptions {
     pub(super) slack: f64,
     pub(super) order: Order,
     pub(super) properties: PhysicalProperties,
+    pub(super) access: Access,
     /// Addresses, as a multiple of the device's memory: room for best fit not to run out of.
     pub(super) span_per_capacity: u64,
 }
@@ -104,6 +105,8 @@ pub(super) struct State {
     peak_reserved_bytes: u64,
     /// What trimming leaves.
     keep_bytes: u64,
+    /// The least that the driver is asked for, where that is much.
+    grows_by_bytes: u64,
     slack: f64,
     pub(super) counts: BackCounts,
     /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
@@ -132,13 +135,15 @@ pub(super) struct Placed {
     pub(super) points: Points,
 }
 
-/// Addresses whose memory has moved, until their mapping is gone.
+/// Addresses whose memory has moved or is to go, until their mapping is gone.
 #[derive(Debug)]
 struct Leaving {
     node: NodeId,
     start: u64,
     bytes: u64,
     points: Points,
+    /// Memory that has moved: it cannot go back to the driver before this mapping does.
+    moved: Vec<PhysicalHandle>,
 }
 
 /// Addresses, and the memory under them.
@@ -150,6 +155,7 @@ pub(super) struct Back {
     /// 0 where the driver has no pages to map.
     page_bytes: u64,
     properties: PhysicalProperties,
+    access: Access,
     state: Mutex<State>,
     mapping: Mutex<()>,
     process: Process,
@@ -176,6 +182,7 @@ impl Back {
             span_bytes,
             page_bytes,
             properties: options.properties,
+            access: options.access,
             state: Mutex::new(State {
                 heap,
                 pages: if pages { Pages::new(page_bytes) } else { Pages::everything() },
@@ -189,6 +196,7 @@ impl Back {
                 reserved_bytes: 0,
                 peak_reserved_bytes: 0,
                 keep_bytes: 0,
+                grows_by_bytes: if pages { 0 } else { chunks::CHUNK_BYTES },
                 slack: options.slack,
                 counts: BackCounts::default(),
                 unused_headers: Vec::new(),

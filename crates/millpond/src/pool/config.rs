@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
@@ -222,6 +222,7 @@ pub(super) struct Settings {
     batch: AtomicUsize,
     alignment: AtomicUsize,
     direct_above: AtomicUsize,
+    counts: AtomicBool,
     all: RwLock<PoolConfig>,
 }
 
@@ -234,6 +235,7 @@ impl Settings {
             batch: AtomicUsize::default(),
             alignment: AtomicUsize::default(),
             direct_above: AtomicUsize::default(),
+            counts: AtomicBool::default(),
             all: RwLock::default(),
         };
         settings.set(config);
@@ -250,6 +252,7 @@ impl Settings {
         self.alignment.store(config.alignment, Ordering::Relaxed);
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
+        self.counts.store(config.enable_stats, Ordering::Relaxed);
         self.all.write().clone_from(config);
     }
 
@@ -285,6 +288,11 @@ impl Settings {
     #[inline]
     pub(super) fn alignment(&self) -> usize {
         self.alignment.load(Ordering::Relaxed)
+    }
+
+    /// Whether the pool counts what it does.
+    pub(super) fn counts(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
     }
 
     pub(super) fn direct_above(&self) -> usize {

@@ -34,6 +34,8 @@ pub(super) struct Node {
     pub(super) start: u64,
     pub(super) bytes: u64,
     pub(super) used_for: Use,
+    /// It begins memory of its own, and so does not merge with what lies below it.
+    stands_alone: bool,
     /// What must have happened before these bytes may be used again.
     pub(super) points: Points,
     prev: Link,
@@ -96,23 +98,49 @@ impl Heap {
         (heap, all)
     }
 
-    /// Makes a part of an outside node free that touches neither of its ends; returns it and what is outside above it.
-    pub(super) fn open(&mut self, outside: NodeId, start: u64, bytes: u64) -> (NodeId, NodeId) {
-        let opened = self.split(outside, start);
-        let above = self.split(opened, start + bytes);
-        self.node_mut(above).used_for = Use::Outside;
+    /// Makes a part of an outside node free. It never merges with what lies below it. Returns it and what is still outside
+    /// above it.
+    pub(super) fn open(
+        &mut self,
+        outside: NodeId,
+        start: u64,
+        bytes: u64,
+    ) -> (NodeId, Option<NodeId>) {
+        let opened =
+            if self.node(outside).start < start { self.split(outside, start) } else { outside };
+        let above = (self.node(opened).bytes > bytes).then(|| self.split(opened, start + bytes));
+        if let Some(above) = above {
+            self.node_mut(above).used_for = Use::Outside;
+        }
+        let node = self.node_mut(opened);
+        (node.used_for, node.stands_alone) = (Use::Free, true);
         self.bin(opened);
         (opened, above)
     }
 
-    /// Undoes [`open`](Self::open) of a node that is free again.
-    pub(super) fn close(&mut self, id: NodeId) {
+    /// Undoes [`open`](Self::open) of a node that is free again. Returns what it has become, and where an outside node that has
+    /// become part of it began.
+    pub(super) fn close(&mut self, id: NodeId) -> (NodeId, Option<u64>) {
         debug_assert_eq!(self.node(id).used_for, Use::Free);
         self.unbin(id);
-        self.node_mut(id).points = Points::default();
-        let below = self.node(id).prev.get().expect("outside nodes are on both sides");
-        self.merge_next(below);
-        self.merge_next(below);
+        let node = self.node_mut(id);
+        (node.used_for, node.stands_alone) = (Use::Outside, false);
+        node.points = Points::default();
+        let outside = |heap: &Heap, link: Link| {
+            link.get().filter(|other| heap.node(*other).used_for == Use::Outside)
+        };
+        let above = outside(self, self.node(id).next);
+        let began = above.map(|above| self.node(above).start);
+        if above.is_some() {
+            self.merge_next(id);
+        }
+        match outside(self, self.node(id).prev) {
+            Some(below) => {
+                self.merge_next(below);
+                (below, began)
+            }
+            None => (id, began),
+        }
     }
 
     #[inline]
@@ -216,12 +244,16 @@ impl Heap {
         debug_assert_ne!(self.node(id).used_for, Use::Free);
         self.node_mut(id).used_for = Use::Free;
         let mut merged = id;
-        if let Some(prev) = self.free_node(self.node(id).prev) {
+        if !self.node(id).stands_alone
+            && let Some(prev) = self.free_node(self.node(id).prev)
+        {
             self.unbin(prev);
             self.merge_next(prev);
             merged = prev;
         }
-        if let Some(next) = self.free_node(self.node(merged).next) {
+        if let Some(next) = self.free_node(self.node(merged).next)
+            && !self.node(next).stands_alone
+        {
             self.unbin(next);
             self.merge_next(merged);
         }
@@ -276,6 +308,7 @@ impl Heap {
             start,
             bytes,
             used_for: Use::Free,
+            stands_alone: false,
             points,
             prev: Link::NONE,
             next: Link::NONE,
@@ -335,7 +368,8 @@ impl Heap {
                 "{id:?} does not follow its neighbour"
             );
             let free = node.used_for == Use::Free;
-            assert!(!(free && was_free), "free neighbours at {end:#x}");
+            let apart = node.stands_alone || !free || !was_free;
+            assert!(apart, "free neighbours at {end:#x}");
             let mut binned = self.bins.head(Bin::of(node.bytes));
             while binned.is_some_and(|other| other != id) {
                 binned = binned.and_then(|other| self.node(other).bin_next.get());

@@ -26,8 +26,8 @@ use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::{Order, StreamSlot};
 use super::stats::PoolStats;
-use super::thread_cache::{Counters, HoldsCaches, ThreadCache};
-use crate::driver::{Counted, Driver, DriverResult, PhysicalProperties};
+use super::thread_cache::{Counters, Counting, HoldsCaches, ThreadCache};
+use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
 use crate::resource::Direct;
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
@@ -50,6 +50,10 @@ struct Caches {
 pub(super) struct Inner {
     /// Never given to another pool.
     pub(super) id: u64,
+    /// What threads remember the pool by: another one when what they remember no longer holds.
+    number: AtomicU64,
+    /// Live bytes and blocks beyond what the counters say: of a time when nobody counted.
+    uncounted: Mutex<(i64, i64)>,
     epoch: Option<Arc<AtomicU64>>,
     pub(super) back: Back,
     page_map: PageMap,
@@ -98,6 +102,7 @@ pub(super) struct InnerOptions {
     pub(super) belongs_to: BelongsTo,
     pub(super) parent: Weak<Inner>,
     pub(super) properties: PhysicalProperties,
+    pub(super) access: Access,
     pub(super) config: PoolConfig,
 }
 
@@ -113,21 +118,23 @@ struct Served {
 impl HoldsCaches for Inner {
     #[inline]
     fn number(&self) -> u64 {
-        self.id
+        // Relaxed: a thread that sees the old one goes on counting, or not counting, a little longer.
+        self.number.load(Ordering::Relaxed)
     }
 
-    fn holds(&self, cache: &Arc<ThreadCache>, counters: &Arc<Counters>) -> bool {
+    fn holds(&self, cache: &Arc<ThreadCache>, counters: Option<&Arc<Counters>>) -> bool {
         let caches = self.caches.lock();
         let index = usize::from(cache.tag.0).wrapping_sub(1);
         caches.by_tag.get(index).is_some_and(|known| Arc::ptr_eq(known, cache))
-            && caches.counters.iter().any(|known| Arc::ptr_eq(known, counters))
+            && counters.is_none_or(|counters| {
+                caches.counters.iter().any(|known| Arc::ptr_eq(known, counters))
+            })
     }
 }
 
 impl Inner {
     pub(super) fn new(driver: Arc<dyn Driver>, options: InnerOptions) -> DriverResult<Inner> {
-        static POOLS: AtomicU64 = AtomicU64::new(1);
-        let InnerOptions { belongs_to, parent, properties, config } = options;
+        let InnerOptions { belongs_to, parent, properties, access, config } = options;
         let back_options = BackOptions {
             slack: config.slack,
             order: match belongs_to {
@@ -135,16 +142,19 @@ impl Inner {
                 BelongsTo::Pool | BelongsTo::Region => Order::Events,
             },
             properties,
+            access,
             span_per_capacity: match belongs_to {
                 BelongsTo::Pool => 8,
                 BelongsTo::Region | BelongsTo::Capture => 2,
             },
         };
         let back = Back::new(Counted::new(Arc::clone(&driver)), back_options)?;
+        let id = new_number();
         let for_others = Arc::new(Counters::default());
         Ok(Inner {
-            // Relaxed: the number only has to be different each time.
-            id: POOLS.fetch_add(1, Ordering::Relaxed),
+            id,
+            number: AtomicU64::new(id),
+            uncounted: Mutex::default(),
             epoch: back.driver().stream_epoch(),
             page_map: PageMap::new(back.span_bytes()),
             middle: Mutex::default(),
@@ -173,11 +183,22 @@ impl Inner {
     }
 
     /// Counts something for a thread, or for one that has no counters of its own.
-    fn count(&self, attached: Option<(&ThreadCache, &Counters)>, what: impl FnOnce(&Counters)) {
+    fn count(&self, attached: Option<(&ThreadCache, Counting<'_>)>, what: impl FnOnce(&Counters)) {
         match attached {
-            Some((_, counters)) => what(counters),
-            None => what(&self.for_others.lock()),
+            Some((_, Counting(Some(counters)))) => what(counters),
+            None if self.settings.counts() => what(&self.for_others.lock()),
+            Some((_, Counting(None))) | None => {}
         }
+    }
+
+    /// A thread's cache and its counters, if the pool counts.
+    fn counting<'a>(
+        &self,
+        attached: &'a Option<(Arc<ThreadCache>, Arc<Counters>)>,
+    ) -> Option<(&'a ThreadCache, Counting<'a>)> {
+        let counts = self.settings.counts();
+        let counting = |counters: &'a Arc<Counters>| Counting(counts.then_some(&**counters));
+        attached.as_ref().map(|(cache, counters)| (&**cache, counting(counters)))
     }
 
     /// Whether this process may use the pool no longer: it is a forked child of the one that made it.
@@ -186,7 +207,15 @@ impl Inner {
     }
 
     pub(super) fn set_config(&self, config: &PoolConfig) {
+        let counted = self.settings.counts();
         self.settings.set(config);
+        if config.enable_stats != counted {
+            // Threads remember their counters, or that there is nothing to count.
+            self.number.store(new_number(), Ordering::Relaxed);
+            if config.enable_stats {
+                self.count_from_here();
+            }
+        }
         self.back.set_slack(config.slack);
         // What caches were allowed to keep was granted by the settings before, and aligned by them.
         self.drain_caches();
@@ -199,6 +228,13 @@ impl Inner {
         // and has synchronised with it.
         self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
     }
+}
+
+/// A number that no pool was ever known by.
+fn new_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: the number only has to be different each time.
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Drop for Inner {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::Pool;
 use super::inner::Inner;
-use crate::driver::{DevicePtr, Driver, PhysicalProperties, Stream};
+use crate::driver::{Access, DevicePtr, Driver, PhysicalProperties, Stream};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 
 /// How a region is made.
@@ -12,8 +12,10 @@ use crate::resource::{AllocError, FreeError, Resource, Usage};
 pub struct RegionOptions {
     /// Bytes that the region has from the beginning and keeps, whatever the rest of the pool needs.
     pub dedicated_bytes: usize,
-    /// What its memory must be good for: other processes, network cards, other devices.
+    /// What its memory must be good for: other processes, network cards.
     pub properties: PhysicalProperties,
+    /// Whether other devices may touch it, too.
+    pub peer_accessible: bool,
 }
 
 /// A part of a [`Pool`] for a purpose of its own, made by [`Pool::region`].
@@ -30,7 +32,11 @@ pub struct Region {
 impl Region {
     pub(super) fn new(pool: &Pool, options: &RegionOptions) -> Result<Region, AllocError> {
         let keep_bytes = options.dedicated_bytes as u64;
-        let inner = pool.inner.add_region(options.properties, keep_bytes)?;
+        let access = match options.peer_accessible {
+            true => Access::ReadWriteWithPeers,
+            false => Access::ReadWrite,
+        };
+        let inner = pool.inner.add_region(options.properties, access, keep_bytes)?;
         let region = Region { inner, pool: Arc::downgrade(&pool.inner) };
         // Given up again if there is not enough.
         region.inner.fetch(keep_bytes)?;

@@ -4,6 +4,7 @@
 //! cache away from it for a moment, to reclaim what an idle thread holds; `handshake` is how.
 
 use std::cell::Cell;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -47,7 +48,7 @@ struct Stack {
 }
 
 impl Stack {
-    const EMPTY_SLOT: Cached = Cached { offset: 0, word: std::ptr::null() };
+    const EMPTY_SLOT: Cached = Cached { offset: 0, word: ptr::null() };
 
     #[inline]
     fn pop(&mut self) -> Option<Cached> {
@@ -193,6 +194,26 @@ impl Counters {
 
     pub(super) fn peak_live_bytes(&self) -> i64 {
         self.peak_live_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of a thread, or nothing where nobody counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counting<'a>(pub(super) Option<&'a Counters>);
+
+impl Counting<'_> {
+    #[inline]
+    pub(super) fn allocated(self, bytes: usize) {
+        if let Some(counters) = self.0 {
+            counters.allocated(bytes);
+        }
+    }
+
+    #[inline]
+    pub(super) fn freed(self, bytes: usize) {
+        if let Some(counters) = self.0 {
+            counters.freed(bytes);
+        }
     }
 }
 
@@ -480,8 +501,8 @@ impl Last {
         pool: 0,
         stream: Stream::LEGACY,
         epoch: 0,
-        cache: std::ptr::null(),
-        counters: std::ptr::null(),
+        cache: ptr::null(),
+        counters: ptr::null(),
     };
 }
 
@@ -507,7 +528,7 @@ pub(super) fn with_last<T>(
     pool: &impl HoldsCaches,
     stream: Stream,
     epoch: u64,
-    run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
+    run: impl FnOnce(&ThreadCache, Counting<'_>) -> Option<T>,
 ) -> Option<T> {
     let last = LAST.with(|last| last[place_of(stream)].get());
     let differs = (last.pool ^ pool.number()) | (last.stream.0 ^ stream.0) | (last.epoch ^ epoch);
@@ -516,8 +537,8 @@ pub(super) fn with_last<T>(
     }
     // SAFETY: the number is of the pool that `pool` borrows and was never another's, so `set_last` was called with a
     // cache and counters that this pool holds, and keeps until it is dropped.
-    let (cache, counters) = unsafe { (&*last.cache, &*last.counters) };
-    run(cache, counters)
+    let (cache, counters) = unsafe { (&*last.cache, last.counters.as_ref()) };
+    run(cache, Counting(counters))
 }
 
 /// What `with_last` is to use from now on in this thread.
@@ -526,10 +547,10 @@ pub(super) fn set_last(
     stream: Stream,
     epoch: u64,
     cache: &Arc<ThreadCache>,
-    counters: &Arc<Counters>,
+    counters: Option<&Arc<Counters>>,
 ) {
     assert!(pool.holds(cache, counters), "a pool's caches are its own");
-    let (cache, counters) = (Arc::as_ptr(cache), Arc::as_ptr(counters));
+    let (cache, counters) = (Arc::as_ptr(cache), counters.map_or(ptr::null(), Arc::as_ptr));
     let used = Last { pool: pool.number(), stream, epoch, cache, counters };
     LAST.with(|last| last[place_of(stream)].set(used));
 }
@@ -542,7 +563,7 @@ pub(super) fn forget_last() {
 /// A pool: it has a number that no other ever has, and keeps every cache and counter it holds until it is dropped.
 pub(super) trait HoldsCaches {
     fn number(&self) -> u64;
-    fn holds(&self, cache: &Arc<ThreadCache>, counters: &Arc<Counters>) -> bool;
+    fn holds(&self, cache: &Arc<ThreadCache>, counters: Option<&Arc<Counters>>) -> bool;
 }
 
 /// How much a cache may keep.

@@ -1,7 +1,6 @@
 //! Memory of a driver that has no pages to map: a few large allocations, in which blocks are placed as elsewhere.
 //!
-//! Addresses are the driver's own, so the heap spans all of them, and what lies between the chunks is outside. The last
-//! step of a chunk stays outside too: two chunks that happen to be neighbours are not one.
+//! Addresses are the driver's own, so the heap spans all that it may hand out, and what lies between the chunks is outside.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +8,13 @@ use super::{Back, Reach, Wanted};
 use crate::driver::{Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult};
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::heap::{Heap, NodeId, Use};
+use crate::pool::points::Points;
 
 /// The driver's addresses lie within this of each other: what x86-64 processors address.
 pub(super) const SPAN_BYTES: u64 = 1 << 47;
 
-const LEAST_BYTES: u64 = 16 << 20;
-const MOST_BYTES: u64 = 512 << 20;
+/// A chunk for many blocks. What does not fit in half of one gets a chunk of its own size.
+pub(super) const CHUNK_BYTES: u64 = 16 << 20;
 const ROUNDED_TO: u64 = 2 << 20;
 
 /// A driver allocation. The node at its start has the same id for as long as the chunk is there.
@@ -26,7 +26,7 @@ struct Chunk {
     reserved_bytes: u64,
 }
 
-/// `reserved = Σ chunks`; between any two chunks there is an outside node.
+/// `reserved = Σ chunks`; what is no chunk's is in `outside`, by its start.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     by_start: BTreeMap<u64, Chunk>,
@@ -36,7 +36,8 @@ pub(super) struct Chunks {
 /// Where the span begins, so that what the driver hands out lies in the middle of it.
 pub(super) fn base_of_addresses(driver: &dyn Driver) -> DriverResult<DevicePtr> {
     let somewhere = driver.alloc(1)?;
-    driver.free(somewhere)?;
+    // A probe that stays would be nobody's.
+    driver.free(somewhere).or_else(|_| driver.free(somewhere))?;
     let begin = somewhere.0.saturating_sub(SPAN_BYTES / 2);
     // Not at the very beginning: no chunk begins at 0.
     Ok(DevicePtr((begin / ROUNDED_TO * ROUNDED_TO).saturating_sub(ROUNDED_TO)))
@@ -57,21 +58,35 @@ impl Chunks {
         self.by_start.values().map(|chunk| chunk.reserved_bytes).sum()
     }
 
-    fn add(&mut self, heap: &mut Heap, begin: u64, bytes: u64, reserved_bytes: u64) {
+    fn add(&mut self, heap: &mut Heap, begin: u64, bytes: u64, reserved_bytes: u64) -> NodeId {
         let start = begin.next_multiple_of(STEP_BYTES);
-        let usable_bytes = (begin + bytes - start) / STEP_BYTES * STEP_BYTES - STEP_BYTES;
-        let (_, &outside) = self.outside.range(..start).next_back().expect("0 is never a chunk's");
+        let usable_bytes = (begin + bytes - start) / STEP_BYTES * STEP_BYTES;
+        let around = self.outside.range(..=start).next_back();
+        let (&key, &outside) = around.expect("the driver hands out what it has not handed out");
+        if key == start {
+            self.outside.remove(&key);
+        }
         let (first, above) = heap.open(outside, start, usable_bytes);
-        self.outside.insert(start + usable_bytes, above);
+        if let Some(above) = above {
+            self.outside.insert(start + usable_bytes, above);
+        }
         self.by_start.insert(begin, Chunk { first, usable_bytes, reserved_bytes });
+        first
     }
 
-    fn remove(&mut self, heap: &mut Heap, begin: u64) -> u64 {
+    fn remove(&mut self, heap: &mut Heap, begin: u64) -> Chunk {
         let chunk = self.by_start.remove(&begin).expect("a chunk that is there");
-        let end = heap.node(chunk.first).end();
-        self.outside.remove(&end);
-        heap.close(chunk.first);
-        chunk.reserved_bytes
+        let (outside, above) = heap.close(chunk.first);
+        if let Some(above) = above {
+            self.outside.remove(&above);
+        }
+        self.outside.insert(heap.node(outside).start, outside);
+        chunk
+    }
+
+    /// What must have happened before a free chunk may be used again.
+    fn points(&self, heap: &Heap, begin: u64) -> Points {
+        heap.node(self.by_start[&begin].first).points.clone()
     }
 
     fn is_free(&self, heap: &Heap, chunk: &Chunk) -> bool {
@@ -88,34 +103,35 @@ impl Back {
         if let Some(node) = state.take_in_place(wanted, Reach::WithinSlack, &self.driver)? {
             return Ok(node);
         }
-        // Room for the alignment, and for the steps at the chunk's ends.
-        let needed = wanted.bytes + wanted.align + 2 * STEP_BYTES;
-        let generous = (state.reserved_bytes / 8).clamp(LEAST_BYTES, MOST_BYTES).max(needed);
         drop(state);
-        let round = |bytes: u64| bytes.next_multiple_of(ROUNDED_TO);
-        let chunk = self.allocate_chunk(round(generous)).or_else(|error| {
-            if error.is_out_of_memory() { self.allocate_chunk(round(needed)) } else { Err(error) }
-        });
-        let mut state = self.state.lock();
-        match chunk {
-            Ok((begin, bytes)) => {
-                let granularity = self.driver.device().plain_granularity_bytes as u64;
-                let reserved = bytes.next_multiple_of(granularity);
-                let state = &mut *state;
-                state.chunks.add(&mut state.heap, begin, bytes, reserved);
-                state.reserve(reserved);
+        let exactly = wanted.bytes.next_multiple_of(ROUNDED_TO);
+        // Should the driver align less than is wanted.
+        let amply = (wanted.bytes + wanted.align + STEP_BYTES).next_multiple_of(ROUNDED_TO);
+        let sizes =
+            [if wanted.bytes * 2 > CHUNK_BYTES { exactly } else { CHUNK_BYTES }, exactly, amply];
+        let mut failed = None;
+        for bytes in sizes {
+            match self.allocate_chunk(bytes) {
+                Ok((begin, bytes)) => {
+                    let granularity = self.driver.device().plain_granularity_bytes as u64;
+                    let reserved = bytes.next_multiple_of(granularity);
+                    let mut state = self.state.lock();
+                    let state = &mut *state;
+                    state.chunks.add(&mut state.heap, begin, bytes, reserved);
+                    state.reserve(reserved);
+                    if let Some(node) = state.take_in_place(wanted, Reach::Ordered, &self.driver)? {
+                        return Ok(node);
+                    }
+                }
+                Err(error) if error.is_out_of_memory() => failed = Some(error),
+                Err(error) => return Err(error),
             }
-            Err(error) if error.is_out_of_memory() => {
-                // There is nothing new; what has to be waited for will do.
-                let found = super::avoiding_captures(|| {
-                    state.take_in_place(wanted, Reach::Any, &self.driver)
-                });
-                return found?.ok_or(error);
-            }
-            Err(error) => return Err(error),
         }
-        let node = state.take_in_place(wanted, Reach::Any, &self.driver)?;
-        Ok(node.expect("the chunk was made for this request"))
+        // There is nothing new; what has to be waited for will do.
+        let mut state = self.state.lock();
+        let found =
+            super::avoiding_captures(|| state.take_in_place(wanted, Reach::Any, &self.driver))?;
+        found.ok_or_else(|| failed.unwrap_or_else(|| self.out_of_addresses(wanted.bytes)))
     }
 
     /// Where a new chunk begins in the span, and its size.
@@ -145,18 +161,21 @@ impl Back {
                     && state.reserved_bytes - chunk.reserved_bytes >= keep
             });
             let Some((&begin, _)) = found else { return freed };
+            let points = state.chunks.points(&state.heap, begin);
             // Before the driver can hand the address out again.
-            let reserved = state.chunks.remove(&mut state.heap, begin);
+            let Chunk { reserved_bytes, .. } = state.chunks.remove(&mut state.heap, begin);
             drop(guard);
             let answer = self.driver.free(self.address_of(begin));
             let mut guard = self.state.lock();
             let state = &mut *guard;
             if answer.is_err() {
-                state.chunks.add(&mut state.heap, begin, reserved, reserved);
+                let first =
+                    state.chunks.add(&mut state.heap, begin, reserved_bytes, reserved_bytes);
+                state.heap.node_mut(first).points = points;
                 return freed;
             }
-            state.reserved_bytes -= reserved;
-            freed += reserved;
+            state.reserved_bytes -= reserved_bytes;
+            freed += reserved_bytes;
         }
     }
 }

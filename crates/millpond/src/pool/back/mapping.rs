@@ -1,8 +1,10 @@
 //! Memory under addresses: mapped where it is wanted, moved from where it is not, given back when nobody needs it.
 
+use std::collections::HashSet;
+
 use super::{Back, Leaving, State, Wanted, avoiding_captures};
 use crate::driver::{
-    Access, Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle,
+    Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle,
     RelaxedCalls,
 };
 use crate::pool::heap::{NodeId, Use};
@@ -101,7 +103,7 @@ impl Back {
         }
     }
 
-    fn out_of_addresses(&self, bytes: u64) -> DriverError {
+    pub(super) fn out_of_addresses(&self, bytes: u64) -> DriverError {
         DriverError::with_detail(
             Call::Reserve,
             DriverErrorKind::OutOfMemory,
@@ -143,7 +145,7 @@ impl Back {
         for (first, count) in runs(missing) {
             let bytes = count * self.page_bytes as usize;
             if let Err(error) =
-                self.driver.set_access(self.address_of_page(first), bytes, Access::ReadWrite)
+                self.driver.set_access(self.address_of_page(first), bytes, self.access)
             {
                 return Err(Failed { error, still_mapped: self.unmap_pages(missing) });
             }
@@ -175,8 +177,9 @@ impl Back {
         state.reserve(plan.created as u64 * self.page_bytes);
         state.counts.pages_created += plan.created as u64;
         let mut moved_points = Points::default();
-        for run in plan.leaving {
+        for mut run in plan.leaving {
             for page in state.pages.of(run.start, run.bytes) {
+                run.moved.extend(state.pages.handle(page));
                 state.pages.set_handle(page, None);
                 state.counts.page_moves += 1;
             }
@@ -223,7 +226,9 @@ impl Back {
             return 0;
         }
         if !self.has_pages() {
-            return self.free_chunks();
+            let freed = self.free_chunks();
+            let _ = self.state.lock().streams.poll(&self.driver);
+            return freed;
         }
         let mut state = self.state.lock();
         state.give_back_withheld(&self.driver);
@@ -280,10 +285,13 @@ impl Back {
     /// Lets go of loose pages, at most so many; returns their bytes.
     fn release_loose(&self, most: usize) -> u64 {
         let mut state = self.state.lock();
-        let staying = state.loose.len().saturating_sub(most);
-        let loose = state.loose.split_off(staying);
+        let moved: HashSet<PhysicalHandle> =
+            state.leaving.iter().flat_map(|left| &left.moved).copied().collect();
+        let (mut kept, mut loose): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.loose).into_iter().partition(|page| moved.contains(page));
+        kept.extend(loose.drain(most.min(loose.len())..));
         drop(state);
-        let (mut released, mut kept) = (0, Vec::new());
+        let mut released = 0;
         for handle in loose {
             match self.driver.release(handle) {
                 Ok(()) => released += self.page_bytes,

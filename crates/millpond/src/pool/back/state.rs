@@ -67,6 +67,7 @@ impl State {
     /// Whether new memory for `bytes` would keep the pool within its slack.
     pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
         let peak = self.peak_used_bytes.max(self.used_bytes + bytes);
+        let bytes = bytes.max(self.grows_by_bytes);
         (self.reserved_bytes + bytes) as f64 <= peak as f64 * (1.0 + self.slack)
     }
 
@@ -123,7 +124,7 @@ impl State {
             // Spare no longer: the addresses are on their way out.
             self.pages.add_user(start, bytes);
             count += pages;
-            taken.push((Leaving { node, start, bytes, points }, handles));
+            taken.push((Leaving { node, start, bytes, points, moved: Vec::new() }, handles));
         }
         taken
     }
@@ -150,7 +151,13 @@ impl State {
             let node = self.heap.take_at(hole, start, page_bytes, Use::Leaving);
             self.pages.add_user(start, page_bytes);
             let points = Points::default();
-            self.leaving.push(Leaving { node, start, bytes: page_bytes, points });
+            self.leaving.push(Leaving {
+                node,
+                start,
+                bytes: page_bytes,
+                points,
+                moved: Vec::new(),
+            });
         }
     }
 

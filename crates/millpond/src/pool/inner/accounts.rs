@@ -4,18 +4,60 @@ use crate::driver::Driver;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BelongsTo, Inner};
+use super::{BelongsTo, Caches, Inner};
+use crate::pool::headers::{Block, Kind};
 use crate::pool::stats::PoolStats;
 use crate::pool::thread_cache::Counters;
 use crate::resource::{Resource, Usage};
 
 impl Inner {
     pub(super) fn live_bytes(&self) -> i64 {
-        self.caches.lock().counters.iter().map(|counters| counters.live_bytes()).sum()
+        self.live().0
+    }
+
+    /// Live bytes and blocks: as counted, or where nobody counts by a look at every block.
+    fn live(&self) -> (i64, i64) {
+        if !self.settings.counts() {
+            return self.look_at_every_block();
+        }
+        let (bytes, blocks) = *self.uncounted.lock();
+        let counted = self.counted();
+        // Not below 0: a block that moves between threads meanwhile may have been seen freed and not allocated.
+        ((bytes + counted.0).max(0), (blocks + counted.1).max(0))
+    }
+
+    fn counted(&self) -> (i64, i64) {
+        let caches = self.caches.lock();
+        let sum = |of: fn(&Counters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>();
+        (sum(Counters::live_bytes), sum(Counters::live_blocks))
+    }
+
+    fn look_at_every_block(&self) -> (i64, i64) {
+        let direct = self.direct.usage();
+        let mut live = (direct.live_bytes as i64, direct.live_blocks as i64);
+        for header in self.page_map.headers() {
+            for index in 0..header.blocks() {
+                let (word, offset) = (header.word(index), 0);
+                let now = word.now();
+                if now.kind() == Kind::Live {
+                    live.0 += Block { header, word, offset, index }.requested(now) as i64;
+                    live.1 += 1;
+                }
+            }
+        }
+        live
+    }
+
+    /// Nobody has counted for a while, and now somebody does. Exact while no thread is inside a call.
+    pub(super) fn count_from_here(&self) {
+        let (looked, counted) = (self.look_at_every_block(), self.counted());
+        *self.uncounted.lock() = (looked.0 - counted.0, looked.1 - counted.1);
     }
 
     pub(in crate::pool) fn stats(&self) -> PoolStats {
-        self.raw_stats().since(&self.reset_at.lock())
+        // Locked first: what is counted after a reset is never less than at it.
+        let reset_at = self.reset_at.lock();
+        self.raw_stats().since(&reset_at)
     }
 
     pub(in crate::pool) fn reset_stats(&self) {
@@ -47,7 +89,8 @@ impl Inner {
             total_freed,
             current_usage: usage.live_bytes as u64,
             peak_usage: usage.peak_live_bytes as u64,
-            fragmentation_bytes: (usage.reserved_bytes - usage.live_bytes) as u64,
+            // The two are not of one moment.
+            fragmentation_bytes: usage.reserved_bytes.saturating_sub(usage.live_bytes) as u64,
             allocation_count,
             free_count,
             // What a thread counts between the two sums may be in the second only.
@@ -95,12 +138,11 @@ impl Inner {
 
     /// What these tiers hold, without regions.
     pub(super) fn own_usage(&self) -> Usage {
-        let caches = self.caches.lock();
-        let sum = |of: fn(&Counters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>();
-        let live = sum(Counters::live_bytes);
-        let peak = sum(Counters::peak_live_bytes);
-        let blocks = sum(Counters::live_blocks);
-        drop(caches);
+        let (live, blocks) = self.live();
+        let peaks = |caches: &Caches| -> i64 {
+            caches.counters.iter().map(|counters| counters.peak_live_bytes()).sum()
+        };
+        let peak = (peaks(&self.caches.lock()) + self.uncounted.lock().0).max(live);
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let direct = self.direct.usage();
         let state = self.back.state();

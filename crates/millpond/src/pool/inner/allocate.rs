@@ -15,7 +15,9 @@ use crate::pool::heap::{Use, in_steps};
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{Counters, Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
+use crate::pool::thread_cache::{
+    Counters, Counting, Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last,
+};
 use crate::pool::{attached, scope};
 use crate::resource::{AllocError, Resource};
 
@@ -134,7 +136,7 @@ impl Inner {
             return self.allocate_captured(bytes, stream, capture, patience);
         }
         let attached = self.attach(stream, taker, capture);
-        let attached = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
+        let attached = self.counting(&attached);
         let cached = attached.and_then(|(cache, counters)| {
             let offset = self.take_cached(cache, bytes)?;
             counters.allocated(bytes);
@@ -185,7 +187,7 @@ impl Inner {
         &self,
         bytes: usize,
         taker: Taker,
-        attached: Option<(&ThreadCache, &Counters)>,
+        attached: Option<(&ThreadCache, Counting<'_>)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
         let block_bytes = self.checked_block_bytes(bytes)?;
@@ -222,7 +224,7 @@ impl Inner {
         &self,
         bytes: usize,
         stream: Stream,
-        attached: Option<(&ThreadCache, &Counters)>,
+        attached: Option<(&ThreadCache, Counting<'_>)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
         if patience == Patience::None {
@@ -477,7 +479,9 @@ impl Inner {
         if missed < (self.back.slack() * PATIENCE) as u64 {
             return false;
         }
-        let kept = self.back.used_bytes().saturating_sub(self.live_bytes() as u64);
+        // Without counters nobody knows what caches keep.
+        let live = if self.settings.counts() { self.live_bytes() as u64 } else { 0 };
+        let kept = self.back.used_bytes().saturating_sub(live);
         let worth = kept >= bytes.min(WORTH_DRAINING_BYTES);
         if worth {
             self.misses_since_drain.store(0, Ordering::Relaxed);

@@ -124,7 +124,11 @@ impl Inner {
             return;
         }
         let config = self.settings.get();
-        if config.enable_defrag && self.fragmentation() > config.defrag_threshold {
+        // Without counters, what is live is not worth finding out here.
+        if config.enable_defrag
+            && config.enable_stats
+            && self.fragmentation() > config.defrag_threshold
+        {
             self.fragmentation_seen.store(true, Ordering::Relaxed);
             background::wake(self.id);
         }

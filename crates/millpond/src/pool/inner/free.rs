@@ -11,7 +11,7 @@ use crate::pool::inbox::Left;
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{Counters, Entry, Parcel, RemoteFree, ThreadCache, with_last};
+use crate::pool::thread_cache::{Counting, Entry, Parcel, RemoteFree, ThreadCache, with_last};
 use crate::resource::{FreeError, Resource};
 
 impl Inner {
@@ -151,7 +151,7 @@ impl Inner {
     ) -> Result<bool, FreeError> {
         let (taker, capture) = self.taker(stream)?;
         let attached = self.attach(stream, taker, capture);
-        let cache = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
+        let cache = self.counting(&attached);
         Ok(self.free_live(block, now, taker.slot, cache))
     }
 
@@ -169,7 +169,7 @@ impl Inner {
             self.direct.deallocate(ptr, given_bytes, stream)?;
             let known = self.taker(stream).ok();
             let attached = known.and_then(|(taker, capture)| self.attach(stream, taker, capture));
-            let attached = attached.as_ref().map(|(cache, counters)| (&**cache, &**counters));
+            let attached = self.counting(&attached);
             self.count(attached, |counters| counters.freed(allocated_bytes));
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl Inner {
         block: Block<'_>,
         now: Word,
         stream: StreamSlot,
-        attached: Option<(&ThreadCache, &Counters)>,
+        attached: Option<(&ThreadCache, Counting<'_>)>,
     ) -> bool {
         let requested = block.requested(now);
         let count = || self.count(attached, |counters| counters.freed(requested));

@@ -83,6 +83,9 @@ impl Inner {
 
     /// Empties every cache of every thread, and the global cache, into slabs and the back.
     pub(in crate::pool) fn drain(&self) {
+        if self.has_forked() || self.back.is_captures() {
+            return;
+        }
         self.drain_caches();
         let entries = self.middle.lock().drain_global();
         self.give_small(entries, Keep::No);

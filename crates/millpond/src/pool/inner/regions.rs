@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::allocate::Patience;
 use super::{BelongsTo, Inner, InnerOptions};
 use crate::driver::{
-    Call, CaptureId, CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult,
-    PhysicalProperties, Stream, StreamId,
+    Access, Call, CaptureId, CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind,
+    DriverResult, PhysicalProperties, Stream, StreamId,
 };
 use crate::pool::back::{Taker, Wanted};
 use crate::pool::bins::STEP_BYTES;
@@ -35,9 +35,10 @@ impl Inner {
     pub(in crate::pool) fn add_region(
         self: &Arc<Inner>,
         properties: PhysicalProperties,
+        access: Access,
         keep_bytes: u64,
     ) -> DriverResult<Arc<Inner>> {
-        let region = self.new_region(BelongsTo::Region, properties)?;
+        let region = self.new_region(BelongsTo::Region, properties, access)?;
         region.back.set_keep_bytes(keep_bytes);
         let kept = Kept { inner: Arc::clone(&region), capture: None, given_up: None };
         self.regions.lock().0.push(kept);
@@ -48,11 +49,13 @@ impl Inner {
         self: &Arc<Inner>,
         belongs_to: BelongsTo,
         properties: PhysicalProperties,
+        access: Access,
     ) -> DriverResult<Arc<Inner>> {
         let options = InnerOptions {
             belongs_to,
             parent: Arc::downgrade(self),
             properties,
+            access,
             config: self.settings.get(),
         };
         let driver = Arc::clone(self.back.driver().driver());
@@ -103,7 +106,8 @@ impl Inner {
         let region = match known {
             Some(region) => region,
             None => {
-                let region = self.new_region(BelongsTo::Capture, self.back.properties())?;
+                let region =
+                    self.new_region(BelongsTo::Capture, self.back.properties(), Access::ReadWrite)?;
                 let inner = Arc::clone(&region);
                 self.regions.lock().0.push(Kept { inner, capture: Some(id), given_up: None });
                 region
