@@ -5,7 +5,9 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, setup};
+use crate::{instructions, setup, soak};
+
+const SOAK_MINUTES: f64 = 1.0;
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
 pub(crate) fn everything() -> Result<()> {
@@ -25,18 +27,23 @@ pub(crate) fn everything() -> Result<()> {
         ),
     ];
     for (name, arguments) in stages {
-        println!("\n== {name}");
-        let stage = Instant::now();
-        run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
-        println!("== {name}: {:.0} s", stage.elapsed().as_secs_f64());
+        timed(name, || run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings")))?;
     }
-    println!("\n== instructions per allocate and free");
+    timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
     if setup::valgrind_is_there() {
-        instructions::check()?;
+        timed("instructions per allocate and free", instructions::check)?;
     } else {
-        println!("skipped: there is no valgrind");
+        println!("\n== instructions per allocate and free\nskipped: there is no valgrind");
     }
     println!("\nskipped: tests on a real GPU (the driver for one is not part of this version)");
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn timed(name: &str, stage: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("\n== {name}");
+    let start = Instant::now();
+    stage()?;
+    println!("== {name}: {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
