@@ -32,6 +32,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-sim/src/page_discard.rs",
     "crates/millpond/src/pool/page_map.rs",
     "crates/millpond/src/pool/thread_cache.rs",
+    "tests/races/parking_lot/src/pthread_locks.rs",
 ];
 
 fn root() -> &'static Path {

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands.
 
 mod instructions;
+mod races;
 mod run;
 mod setup;
 mod soak;
@@ -33,6 +34,8 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Watch what locks guard in the pool with valgrind's DRD
+    Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
     Instructions {
         /// Write what was counted to that file instead
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Test => test::everything(),
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
+        Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),
     };

@@ -5,9 +5,15 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, setup, soak};
+use crate::{instructions, races, setup, soak};
 
+const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
+
+type Check = fn() -> Result<()>;
+
+const WITH_VALGRIND: [(&str, Check); 2] =
+    [("races", races::check), ("instructions per allocate and free", instructions::check)];
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
 pub(crate) fn everything() -> Result<()> {
@@ -15,6 +21,7 @@ pub(crate) fn everything() -> Result<()> {
     setup::install_missing()?;
     let stages: &[(&str, &[&str])] = &[
         ("format", &["fmt", "--all", "--check"]),
+        ("format of tests/races", &["fmt", "--all", "--check", "--manifest-path", RACES]),
         ("lint", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         (
             "unit, property, conformance, layering and program tests",
@@ -30,10 +37,12 @@ pub(crate) fn everything() -> Result<()> {
         timed(name, || run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings")))?;
     }
     timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
-    if setup::valgrind_is_there() {
-        timed("instructions per allocate and free", instructions::check)?;
-    } else {
-        println!("\n== instructions per allocate and free\nskipped: there is no valgrind");
+    for (name, check) in WITH_VALGRIND {
+        if setup::valgrind_is_there() {
+            timed(name, check)?;
+        } else {
+            println!("\n== {name}\nskipped: there is no valgrind");
+        }
     }
     println!("\nskipped: tests on a real GPU (the driver for one is not part of this version)");
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
