@@ -2,13 +2,15 @@
 //!
 //! - [`mod@conformance`]: what every resource must do. One line adds a resource ([`conformance!`]).
 //! - [`mod@driver_suite`]: what every driver must do.
-//! - [`pattern`]: what a user does with a block, for both to check.
+//! - [`mod@soak`]: one pool, used in every way at once for as long as one likes.
+//! - [`pattern`]: what a user does with a block, for a machine to check.
 //! - [`broken`]: resources with planted bugs, which show that the suite finds them.
 
 pub mod broken;
 pub mod conformance;
 pub mod driver_suite;
 pub mod pattern;
+pub mod soak;
 
 /// The README's examples, compiled and run.
 #[cfg(doctest)]

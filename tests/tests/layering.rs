@@ -37,6 +37,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "tests/tests/pool_parts/fork_process.rs",
     // Runs the handshake, which is among these.
     "tests/tests/loom.rs",
+    "tests/races/parking_lot/src/pthread_locks.rs",
 ];
 
 fn root() -> &'static Path {

@@ -3,14 +3,13 @@
 //! The program's own workloads run under callgrind, once with N and once with 2 N pairs. Whatever else the
 //! program does is in both counts, so their difference over N is what one pair costs.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use toml::{Table, Value};
 
-use crate::run::{capture, cargo, root, run};
+use crate::run::{capture, cargo, root, run, target};
 
 /// Where the counts to compare with are kept.
 const FILE: &str = "bench/instructions.toml";
@@ -108,7 +107,7 @@ fn instructions(allocator: &str, workload: &str, pairs: u64) -> Result<u64> {
     let (_, report) = capture(
         Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(program()?)
+            .arg(target()?.join("release/millpond"))
             .args(["bench", "--allocator", allocator, "--workload", workload])
             .args(["--count-pairs", &pairs.to_string()])
             .env_remove("MILLPOND_DEVICE"),
@@ -116,13 +115,6 @@ fn instructions(allocator: &str, workload: &str, pairs: u64) -> Result<u64> {
     let collected = report.lines().find_map(|line| line.split_once("Collected : "));
     let (_, count) = collected.with_context(|| format!("callgrind counted nothing:\n{report}"))?;
     count.trim().parse().with_context(|| format!("callgrind counted '{count}'"))
-}
-
-/// The released program, beside this one wherever cargo puts what it builds.
-fn program() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let target = this.ancestors().nth(2).context("xtask does not run from cargo's target")?;
-    Ok(target.join("release/millpond"))
 }
 
 /// The compiler's version and machine: what counts depend on besides the code.

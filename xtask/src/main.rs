@@ -1,8 +1,10 @@
 //! `cargo xtask`: the project's own commands.
 
 mod instructions;
+mod races;
 mod run;
 mod setup;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -23,6 +25,17 @@ enum Command {
     Test,
     /// Install what the tests want beyond Rust, a C compiler and Python
     Setup,
+    /// Use one pool in every way at once, for as long as one likes
+    Soak {
+        /// How long
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+        /// What every thread's choices follow from; another one each time if none is given
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Watch what locks guard in the pool with valgrind's DRD
+    Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
     Instructions {
         /// Write what was counted to that file instead
@@ -35,6 +48,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test => test::everything(),
         Command::Setup => setup::install_missing(),
+        Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
+        Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),
     };

@@ -10,6 +10,13 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the root").to_owned()
 }
 
+/// Where cargo puts what it builds, this program among it.
+pub(crate) fn target() -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let target = this.ancestors().nth(2).context("xtask does not run from cargo's target")?;
+    Ok(target.to_owned())
+}
+
 /// `cargo` with arguments.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));

@@ -32,7 +32,7 @@ const NEEDS: &[Need] = &[
         name: "valgrind",
         is_there: valgrind_is_there,
         install: || debian_package("valgrind"),
-        skipped_without: Some("the count of instructions"),
+        skipped_without: Some("the count of instructions and the search for races"),
     },
 ];
 
@@ -48,7 +48,7 @@ fn debian_package(name: &str) -> Command {
     command
 }
 
-/// Whether instructions can be counted.
+/// Whether instructions can be counted, and races looked for.
 pub(crate) fn valgrind_is_there() -> bool {
     succeeds(Command::new("valgrind").arg("--version"))
 }

@@ -5,7 +5,15 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, setup};
+use crate::{instructions, races, setup, soak};
+
+const RACES: &str = "tests/races/Cargo.toml";
+const SOAK_MINUTES: f64 = 1.0;
+
+type Check = fn() -> Result<()>;
+
+const WITH_VALGRIND: [(&str, Check); 2] =
+    [("races", races::check), ("instructions per allocate and free", instructions::check)];
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
 pub(crate) fn everything() -> Result<()> {
@@ -13,6 +21,7 @@ pub(crate) fn everything() -> Result<()> {
     setup::install_missing()?;
     let stages: &[(&str, &[&str])] = &[
         ("format", &["fmt", "--all", "--check"]),
+        ("format of tests/races", &["fmt", "--all", "--check", "--manifest-path", RACES]),
         ("lint", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         (
             "unit, property, conformance, layering and program tests",
@@ -25,18 +34,25 @@ pub(crate) fn everything() -> Result<()> {
         ),
     ];
     for (name, arguments) in stages {
-        println!("\n== {name}");
-        let stage = Instant::now();
-        run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
-        println!("== {name}: {:.0} s", stage.elapsed().as_secs_f64());
+        timed(name, || run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings")))?;
     }
-    println!("\n== instructions per allocate and free");
-    if setup::valgrind_is_there() {
-        instructions::check()?;
-    } else {
-        println!("skipped: there is no valgrind");
+    timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
+    for (name, check) in WITH_VALGRIND {
+        if setup::valgrind_is_there() {
+            timed(name, check)?;
+        } else {
+            println!("\n== {name}\nskipped: there is no valgrind");
+        }
     }
     println!("\nskipped: tests on a real GPU (the driver for one is not part of this version)");
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn timed(name: &str, stage: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("\n== {name}");
+    let start = Instant::now();
+    stage()?;
+    println!("== {name}: {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -1,0 +1,60 @@
+//! What a thread can do next, and how often it does.
+
+/// One kind of action. A new one needs a line in [`WEIGHTS`] and an arm in `Fellow::act`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Allocate,
+    /// Frees a block of this thread's, on the stream that uses it or another.
+    Free,
+    FreeUnsized,
+    /// Leaves a block for whoever takes it.
+    HandOver,
+    /// Takes a block that another thread has left, to use or to free.
+    TakeOver,
+    /// Reads a block on another stream.
+    Read,
+    /// Frees what is no block, or with a wrong size.
+    BadFree,
+    Synchronize,
+    /// Destroys a stream with work queued and creates another, which gets its handle.
+    ReplaceStream,
+    Trim,
+    TrimCache,
+    ReleaseAll,
+    Configure,
+    /// Reads the statistics, while they change.
+    Stats,
+    /// Starts a thread that does some of all this and ends.
+    StartThread,
+}
+
+/// How often each action is done, in proportion.
+pub(super) const WEIGHTS: &[(Action, u32)] = &[
+    (Action::Allocate, 4000),
+    (Action::Free, 2200),
+    (Action::FreeUnsized, 800),
+    (Action::HandOver, 900),
+    (Action::TakeOver, 1000),
+    (Action::Read, 300),
+    (Action::BadFree, 200),
+    (Action::Synchronize, 60),
+    (Action::ReplaceStream, 10),
+    (Action::Trim, 4),
+    (Action::TrimCache, 4),
+    (Action::ReleaseAll, 2),
+    (Action::Configure, 10),
+    (Action::Stats, 20),
+    (Action::StartThread, 10),
+];
+
+/// An action, by weight.
+pub(super) fn any(rng: &mut fastrand::Rng) -> Action {
+    let mut left = rng.u32(0..WEIGHTS.iter().map(|(_, weight)| weight).sum());
+    for &(action, weight) in WEIGHTS {
+        match left.checked_sub(weight) {
+            None => return action,
+            Some(rest) => left = rest,
+        }
+    }
+    unreachable!("less than the sum of all weights")
+}

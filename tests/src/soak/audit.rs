@@ -1,0 +1,153 @@
+//! Quiet points: no thread is inside a call, so all books must agree.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use millpond::Resource;
+use millpond::driver::{DevicePtr, Driver};
+use millpond::resource::ALIGNMENT;
+
+use super::thread::Shared;
+use crate::conformance::Wrong;
+use crate::pattern::Pattern;
+
+const PAGE_BYTES: u64 = 2 << 20;
+/// Blocks up to this are in slabs, which may reach this far beyond them.
+const LARGEST_IN_SLAB_BYTES: usize = 32 << 10;
+const LARGEST_SLAB_BYTES: u64 = 256 << 10;
+/// Every so many quiet points everything that nobody holds is given back, and must be.
+const TRIM_EVERY: usize = 8;
+
+/// A block that some thread holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Held {
+    ptr: DevicePtr,
+    bytes: usize,
+}
+
+impl From<Pattern> for Held {
+    fn from(Pattern { ptr, bytes, .. }: Pattern) -> Held {
+        Held { ptr, bytes }
+    }
+}
+
+/// What there was at a quiet point.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Since the soak began.
+    pub time: Duration,
+    /// Bytes that threads held.
+    pub live_bytes: usize,
+    /// Blocks that threads held.
+    pub blocks: usize,
+    /// Bytes that the pool had taken from the driver.
+    pub reserved_bytes: usize,
+    /// What was left of those when everything that nobody held was given back, where that was done.
+    pub trimmed_bytes: Option<usize>,
+    /// Bytes of the host's memory that the process had.
+    pub host_bytes: usize,
+    /// Actions so far.
+    pub actions: u64,
+}
+
+/// Compares all books at quiet points.
+pub(super) struct Audit<'a> {
+    shared: &'a Shared,
+    start: Instant,
+    samples: Vec<Sample>,
+}
+
+impl<'a> Audit<'a> {
+    pub(super) fn new(shared: &'a Shared, start: Instant) -> Audit<'a> {
+        Audit { shared, start, samples: Vec::new() }
+    }
+
+    pub(super) fn into_samples(self) -> Vec<Sample> {
+        self.samples
+    }
+
+    pub(super) fn at_quiet_point(&mut self) -> Result<Sample, Wrong> {
+        let pool = &self.shared.pool;
+        let mut held = self.shared.all_held();
+        held.sort_unstable();
+        check_places(&held)?;
+        pool.assert_valid();
+        if let Some(finding) = self.shared.gpu.findings().first() {
+            return Err(finding.to_string());
+        }
+        let (live_bytes, blocks) = (held.iter().map(|held| held.bytes).sum(), held.len());
+        let reserved_bytes = self.check_accounts(live_bytes, blocks)?;
+        let trimmed_bytes = if self.samples.len() % TRIM_EVERY == TRIM_EVERY - 1 {
+            pool.trim();
+            pool.assert_valid();
+            let left = self.check_accounts(live_bytes, blocks)?;
+            let most = pages_touched(&held) * PAGE_BYTES as usize;
+            if left > most {
+                return Err(format!(
+                    "everything unused was given back, but {left} bytes are reserved where blocks touch {most}"
+                ));
+            }
+            Some(left)
+        } else {
+            None
+        };
+        let sample = Sample {
+            time: self.start.elapsed(),
+            live_bytes,
+            blocks,
+            reserved_bytes,
+            trimmed_bytes,
+            host_bytes: host_bytes(),
+            actions: self.shared.actions(),
+        };
+        self.samples.push(sample);
+        Ok(sample)
+    }
+
+    /// The pool's account against the threads' books and the driver's. Returns what is reserved.
+    fn check_accounts(&self, live_bytes: usize, blocks: usize) -> Result<usize, Wrong> {
+        let usage = self.shared.pool.usage();
+        if (usage.live_bytes, usage.live_blocks) != (live_bytes, blocks) {
+            return Err(format!(
+                "threads hold {live_bytes} bytes in {blocks} blocks, but the pool says {usage:?}"
+            ));
+        }
+        // The threads' own sums are plain allocations, the pool's pages are not.
+        let driver_bytes = self.shared.gpu.held().physical_bytes;
+        if usage.reserved_bytes != driver_bytes {
+            return Err(format!(
+                "the pool says {} bytes are reserved, but the driver counts {driver_bytes}",
+                usage.reserved_bytes
+            ));
+        }
+        Ok(usage.reserved_bytes)
+    }
+}
+
+/// No block is misaligned or overlaps the next.
+fn check_places(held: &[Held]) -> Result<(), Wrong> {
+    if let Some(held) = held.iter().find(|held| !held.ptr.is_aligned_to(ALIGNMENT)) {
+        return Err(format!("{held:?} is not aligned to {ALIGNMENT}"));
+    }
+    match held.windows(2).find(|pair| pair[0].ptr.offset(pair[0].bytes) > pair[1].ptr) {
+        Some(pair) => Err(format!("blocks overlap: {pair:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Pages that blocks touch, or the slabs that they may be in.
+fn pages_touched(held: &[Held]) -> usize {
+    let pages = |held: &Held| {
+        let reach = if held.bytes <= LARGEST_IN_SLAB_BYTES { LARGEST_SLAB_BYTES } else { 0 };
+        let (first, last) = (held.ptr.0 - reach, held.ptr.0 + held.bytes as u64 - 1 + reach);
+        first / PAGE_BYTES..=last / PAGE_BYTES
+    };
+    held.iter().flat_map(pages).collect::<BTreeSet<u64>>().len()
+}
+
+/// What the process has of the host's memory; 0 where the system does not say.
+fn host_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
