@@ -41,7 +41,7 @@ mod word;
 use std::sync::Arc;
 
 pub use self::config::{ConfigError, PoolConfig};
-use self::inner::Inner;
+use self::inner::{Inner, Keep};
 pub use self::stats::PoolStats;
 use crate::driver::{DevicePtr, Driver, DriverError, Stream};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
@@ -97,7 +97,7 @@ impl Pool {
     pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
         config.check()?;
         self.inner.settings.set(&config);
-        self.inner.drain_caches();
+        self.inner.drain_caches(Keep::Yes);
         self.inner.back.set_slack(config.slack);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Everything here is under one lock, which is never held while the driver is asked for memory.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::headers::HeaderId;
 use super::heap::NodeId;
@@ -21,6 +22,8 @@ struct Slab {
     node: NodeId,
     start: u64,
     free: Vec<u32>,
+    /// Where it stands among the partial slabs of its stream and class, if `free` has some.
+    place: usize,
     /// When the blocks in `free` were freed, or their memory before the slab was.
     points: Points,
 }
@@ -44,17 +47,38 @@ pub(super) struct Batch {
     pub(super) from_global: bool,
 }
 
+/// For keys that are the pool's own numbers: nobody chooses them to collide.
+type Numbers = BuildHasherDefault<NumberHasher>;
+
+#[derive(Debug, Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(GOLDEN);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Middle {
-    global: HashMap<StreamSlot, Lists>,
-    slabs: HashMap<HeaderId, Slab>,
+    global: HashMap<StreamSlot, Lists, Numbers>,
+    slabs: HashMap<HeaderId, Slab, Numbers>,
     /// Slabs with free blocks, by the stream that they serve.
-    partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES]>,
+    partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES], Numbers>,
     /// Headers whose slab is gone, by class.
     unused_headers: HashMap<Class, Vec<HeaderId>>,
 }
 
-fn lists(of: &mut HashMap<StreamSlot, Lists>, stream: StreamSlot) -> &mut Lists {
+fn lists(of: &mut HashMap<StreamSlot, Lists, Numbers>, stream: StreamSlot) -> &mut Lists {
     of.entry(stream).or_insert_with(|| std::array::from_fn(|_| Vec::new()))
 }
 
@@ -130,8 +154,10 @@ impl Middle {
     ) {
         // Taken from the end: the lowest addresses first.
         let free = (0..class.blocks() as u32).rev().collect();
-        self.slabs.insert(header, Slab { class, stream, node, start, free, points });
-        self.partial_list(stream, class).push(header);
+        let partial = self.partial_list(stream, class);
+        partial.push(header);
+        let place = partial.len() - 1;
+        self.slabs.insert(header, Slab { class, stream, node, start, free, place, points });
     }
 
     fn partial_list(&mut self, stream: StreamSlot, class: Class) -> &mut Vec<HeaderId> {
@@ -142,19 +168,18 @@ impl Middle {
 
     // Giving back.
 
-    /// Puts free blocks into the global cache, as far as there is room for them; returns the rest.
+    /// Puts free blocks into the global cache, as far as there is room for them; returns how many.
     pub(super) fn give(
         &mut self,
         class: Class,
         stream: StreamSlot,
-        mut entries: Vec<Entry>,
+        entries: impl Iterator<Item = Entry>,
         most_blocks: usize,
-    ) -> Vec<Entry> {
+    ) -> usize {
         let list = &mut lists(&mut self.global, stream)[class.index()];
-        let room = most_blocks.saturating_sub(list.len()).min(entries.len());
-        let rest = entries.split_off(room);
-        list.append(&mut entries);
-        rest
+        let had = list.len();
+        list.extend(entries.take(most_blocks.saturating_sub(had)));
+        list.len() - had
     }
 
     /// Puts a block back into its slab. A slab that is empty then is taken out.
@@ -167,7 +192,11 @@ impl Middle {
         match slab.free.len() {
             all if all == class.blocks() => {
                 let slab = self.slabs.remove(&entry.header).expect("just found");
-                self.partial_list(stream, class).retain(|header| *header != entry.header);
+                let partial = self.partial_list(stream, class);
+                partial.swap_remove(slab.place);
+                if let Some(&moved) = partial.get(slab.place) {
+                    self.slabs.get_mut(&moved).expect("partial slabs exist").place = slab.place;
+                }
                 Some(EmptySlab {
                     header: entry.header,
                     node: slab.node,
@@ -177,7 +206,10 @@ impl Middle {
                 })
             }
             1 => {
-                self.partial_list(stream, class).push(entry.header);
+                let partial = self.partial_list(stream, class);
+                partial.push(entry.header);
+                let place = partial.len() - 1;
+                self.slabs.get_mut(&entry.header).expect("just found").place = place;
                 None
             }
             _ => None,

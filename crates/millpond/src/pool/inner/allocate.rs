@@ -154,7 +154,7 @@ impl Inner {
         }
         if batch.entries.is_empty() {
             match self.add_slab(class, taker) {
-                Ok(()) => batch = self.middle.lock().take(class, taker.slot, self.settings.batch()),
+                Ok(of_slab) => batch = of_slab,
                 // Memory is out, but a block that another stream has freed will do.
                 Err(error) if error.is_out_of_memory() => {
                     batch = self.middle.lock().take_from_others(class);
@@ -188,7 +188,8 @@ impl Inner {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
-    pub(super) fn add_slab(&self, class: Class, taker: Taker) -> DriverResult<()> {
+    /// A new slab, and blocks of it, or of others that have come meanwhile.
+    pub(super) fn add_slab(&self, class: Class, taker: Taker) -> DriverResult<Batch> {
         let bytes = class.slab_bytes();
         let Placed { node, start, points, .. } =
             self.allocate_range(bytes, STRETCH_BYTES, Use::Slab, taker)?;
@@ -198,7 +199,8 @@ impl Inner {
         self.page_map.header(header).place(start, bytes, node);
         middle.add_slab(header, class, taker.slot, node, start, points);
         self.page_map.set_all(start, bytes, Some(header));
-        Ok(())
+        // Under the same lock: other threads of this stream may want as many blocks as a slab has.
+        Ok(middle.take(class, taker.slot, self.settings.batch()))
     }
 
     pub(super) fn allocate_large(
