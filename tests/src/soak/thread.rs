@@ -487,5 +487,11 @@ fn any_config(rng: &mut fastrand::Rng) -> PoolConfig {
             batch.min(thread_cache_max_blocks)
         },
         slack: *rng.choice(&[0.0, 0.05, 0.1, 0.1, 0.5]).expect("some"),
+        alignment: any(rng, &[256, 256, 256, 512, 64 << 10]),
+        direct_above_bytes: *rng.choice(&[None, None, None, Some(4 << 20)]).expect("some"),
+        defrag_interval_ms: *rng.choice(&[1, 20, 500]).expect("some"),
+        defrag_threshold: *rng.choice(&[0.0, 0.3]).expect("some"),
+        enable_defrag: rng.bool(),
+        ..PoolConfig::default()
     }
 }

@@ -58,7 +58,7 @@ impl Default for PoolConfig {
         PoolConfig {
             alignment: ALIGNMENT,
             thread_cache_max_blocks: 64,
-            thread_cache_max_bytes: 32 << 20,
+            thread_cache_max_bytes: 64 << 20,
             global_cache_max_blocks: 1024,
             batch_alloc_count: 16,
             slack: 0.1,

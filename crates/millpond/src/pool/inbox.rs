@@ -18,8 +18,10 @@ pub(super) struct Inbox<T> {
 pub(super) enum Left {
     /// Nothing: the owner will find it.
     Found,
-    /// Empty the inbox: its owner has gone, or does not look.
-    Unattended,
+    /// Take some of it: the owner does not look.
+    TooMany,
+    /// Empty the inbox: its owner has gone.
+    Orphaned,
 }
 
 impl<T> Inbox<T> {
@@ -41,8 +43,10 @@ impl<T> Inbox<T> {
         drop(inbox);
         // Relaxed is enough: an owner that goes says so before it empties the inbox. If it did that before we had the lock,
         // the lock has told us; if after, it found what we left.
-        if too_many || self.orphaned.load(Ordering::Relaxed) {
-            Left::Unattended
+        if self.orphaned.load(Ordering::Relaxed) {
+            Left::Orphaned
+        } else if too_many {
+            Left::TooMany
         } else {
             Left::Found
         }
@@ -53,11 +57,12 @@ impl<T> Inbox<T> {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// Takes everything.
-    pub(super) fn take(&self) -> Vec<T> {
+    /// Takes up to `most`, the newest first.
+    pub(super) fn take(&self, most: usize) -> Vec<T> {
         let mut inbox = lock(&self.items);
-        self.filled.store(false, Ordering::Relaxed);
-        std::mem::take(&mut inbox)
+        let rest = inbox.len().saturating_sub(most);
+        self.filled.store(rest > 0, Ordering::Relaxed);
+        if rest > 0 { inbox.split_off(rest) } else { std::mem::take(&mut inbox) }
     }
 
     /// Gives memory back that [`take`](Self::take) gave out, if nothing has come meanwhile.

@@ -32,8 +32,11 @@ use crate::resource::Direct;
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
 const WORTH_DRAINING_BYTES: u64 = 256 << 10;
-/// An inbox that has grown beyond this is emptied by whoever fills it: its owner is idle.
+/// Of an inbox that has grown beyond this, whoever fills it takes some: its owner is idle.
 const MOST_IN_INBOX: usize = 1024;
+/// Blocks that are taken out of an inbox at a time: more would make that one call a long one.
+const TAKEN_IN: usize = 128;
+
 /// All caches of a pool. A tag is a place in `by_tag`, plus one; a cache whose thread has gone waits in `orphans` for
 /// another. Nothing is ever taken out of `by_tag` and `counters`: threads keep pointers to them.
 #[derive(Debug, Default)]
@@ -218,7 +221,7 @@ impl Inner {
         }
         self.back.set_slack(config.slack);
         // What caches were allowed to keep was granted by the settings before, and aligned by them.
-        self.drain_caches();
+        self.drain_caches(Keep::Yes);
     }
 
     /// While this stays, stream handles keep their meaning. `None`: the driver cannot tell.
@@ -247,7 +250,7 @@ impl Drop for Inner {
 
 /// Whether blocks may stay in the global cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep {
+pub(super) enum Keep {
     Yes,
     No,
 }

@@ -3,6 +3,7 @@
 //! Everything here is under one lock, which is never held while the driver is asked for memory.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::headers::HeaderId;
 use super::heap::NodeId;
@@ -47,13 +48,34 @@ pub(super) struct Batch {
     pub(super) from_global: bool,
 }
 
+/// For keys that are the pool's own numbers: nobody chooses them to collide.
+type Numbers = BuildHasherDefault<NumberHasher>;
+
+#[derive(Debug, Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(GOLDEN);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Middle {
-    global: HashMap<StreamSlot, Lists>,
+    global: HashMap<StreamSlot, Lists, Numbers>,
     /// Boxed: a map that grows holds its entries twice, and moves them all at once.
-    slabs: HashMap<HeaderId, Box<Slab>>,
+    slabs: HashMap<HeaderId, Box<Slab>, Numbers>,
     /// Slabs with free blocks, by the stream that they serve. Each knows its place.
-    partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES]>,
+    partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES], Numbers>,
     reserve: Reserve,
     /// Headers whose slab is gone, by class.
     unused_headers: HashMap<Class, Vec<HeaderId>>,
@@ -66,7 +88,7 @@ struct Reserve {
     large: HashMap<u64, Vec<Entry>>,
 }
 
-fn lists(of: &mut HashMap<StreamSlot, Lists>, stream: StreamSlot) -> &mut Lists {
+fn lists(of: &mut HashMap<StreamSlot, Lists, Numbers>, stream: StreamSlot) -> &mut Lists {
     of.entry(stream).or_insert_with(|| std::array::from_fn(|_| Vec::new()))
 }
 
@@ -189,19 +211,18 @@ impl Middle {
 
     // Giving back.
 
-    /// Puts free blocks into the global cache, as far as there is room for them; returns the rest.
+    /// Puts free blocks into the global cache, as far as there is room for them; returns how many.
     pub(super) fn give(
         &mut self,
         class: Class,
         stream: StreamSlot,
-        mut entries: Vec<Entry>,
+        entries: impl Iterator<Item = Entry>,
         most_blocks: usize,
-    ) -> Vec<Entry> {
+    ) -> usize {
         let list = &mut lists(&mut self.global, stream)[class.index()];
-        let room = most_blocks.saturating_sub(list.len()).min(entries.len());
-        let rest = entries.split_off(room);
-        list.append(&mut entries);
-        rest
+        let had = list.len();
+        list.extend(entries.take(most_blocks.saturating_sub(had)));
+        list.len() - had
     }
 
     /// Puts a block back into its slab. A slab that is empty then is taken out.

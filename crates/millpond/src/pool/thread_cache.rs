@@ -407,6 +407,13 @@ impl ThreadCache {
         // which runs nothing but what is in this file.
         unsafe { self.stacks.as_reclaimer(take) }
     }
+
+    /// Does something while the owner is kept out. As [`take_all`](Self::take_all), the caller holds the pool's list of
+    /// caches.
+    pub(super) fn while_frozen<T>(&self, run: impl FnOnce() -> T) -> T {
+        // SAFETY: as in `take_all`.
+        unsafe { self.stacks.as_reclaimer(|_| run()) }
+    }
 }
 
 impl Stacks {

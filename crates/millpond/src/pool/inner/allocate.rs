@@ -334,9 +334,8 @@ impl Inner {
             }
             self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
         }
-        match self.add_slab(class, taker, patience) {
-            Ok(true) => Ok(Some(self.middle.lock().take(class, taker.slot, most))),
-            Ok(false) => Ok(None),
+        match self.add_slab(class, taker, most, patience) {
+            Ok(batch) => Ok(batch),
             // Memory is out, but a block that another stream has freed will do.
             Err(error) if error.is_out_of_memory() => {
                 let batch = self.middle.lock().take_from_others(class);
@@ -358,18 +357,19 @@ impl Inner {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
-    /// Adds a slab, or says that this would mean to wait.
+    /// A new slab, and up to `most` blocks of it, or of others that have come meanwhile. `None`: not without waiting.
     pub(super) fn add_slab(
         &self,
         class: Class,
         taker: Taker,
+        most: usize,
         patience: Patience,
-    ) -> DriverResult<bool> {
+    ) -> DriverResult<Option<Batch>> {
         let bytes = class.slab_bytes();
         let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
         let Some(Placed { node, start, points, .. }) = self.allocate_range(wanted, patience)?
         else {
-            return Ok(false);
+            return Ok(None);
         };
         let mut middle = self.middle.lock();
         let header =
@@ -377,7 +377,8 @@ impl Inner {
         self.page_map.header(header).place(start, bytes, node);
         middle.add_slab(header, class, taker.slot, node, start, points);
         self.page_map.set_all(start, bytes, Some(header));
-        Ok(true)
+        // Under the same lock: other threads of this stream may want as many blocks as a slab has.
+        Ok(Some(middle.take(class, taker.slot, most)))
     }
 
     /// `None`: not without waiting.

@@ -1,10 +1,9 @@
 //! Freeing: into the owner's cache if it is this thread's, else on its way home.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX};
+use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::headers::{Block, Kind, Tag, Word};
 use crate::pool::inbox::Left;
@@ -13,6 +12,9 @@ use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{Counting, Entry, Parcel, RemoteFree, ThreadCache, with_last};
 use crate::resource::{FreeError, Resource};
+
+/// Blocks of their own that go to the back under one lock.
+const FREED_AT_ONCE: usize = 64;
 
 impl Inner {
     #[inline]
@@ -261,8 +263,10 @@ impl Inner {
     #[inline(never)]
     pub(super) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
         let owner = Arc::clone(&self.caches.lock().by_tag[usize::from(owner.0) - 1]);
-        if owner.inbox.leave(&mut blocks, MOST_IN_INBOX) == Left::Unattended {
-            self.drain_cache(&owner);
+        match owner.inbox.leave(&mut blocks, MOST_IN_INBOX) {
+            Left::Found => {}
+            Left::TooMany => self.drain_inbox(&owner, TAKEN_IN),
+            Left::Orphaned => self.drain_cache(&owner, Keep::Yes),
         }
     }
 
@@ -292,7 +296,7 @@ impl Inner {
     #[inline(never)]
     fn open_inbox(&self, cache: &ThreadCache) {
         let mut rest = Vec::new();
-        let arrived = cache.inbox.take();
+        let arrived = cache.inbox.take(TAKEN_IN);
         for freed in &arrived {
             let Some(block) = self.arrived(cache, *freed) else { continue };
             let put =
@@ -321,23 +325,29 @@ impl Inner {
             (Keep::Yes, _) => self.settings.global_blocks(),
             (Keep::No, _) => 0,
         };
-        let mut by_list: HashMap<(StreamSlot, Class), Vec<Entry>> = HashMap::new();
-        for (stream, entry) in entries {
-            let header = self.page_map.header(entry.header);
-            header.word(entry.index as usize).set(Word::FREE);
-            let class = header.class.expect("a block of a slab");
-            by_list.entry((stream, class)).or_default().push(entry);
-        }
+        let mut entries: Vec<(StreamSlot, Class, Entry)> = entries
+            .into_iter()
+            .map(|(stream, entry)| {
+                let header = self.page_map.header(entry.header);
+                header.word(entry.index as usize).set(Word::FREE);
+                (stream, header.class.expect("a block of a slab"), entry)
+            })
+            .collect();
+        // Stable: the newest stay last, where they are taken first. Usually they are of one list anyway.
+        entries.sort_by_key(|(stream, class, _)| (*stream, *class));
         let mut empty = Vec::new();
-        for ((stream, class), entries) in by_list {
-            let mut middle = self.middle.lock();
-            let rest = middle.give(class, stream, entries, most);
-            if rest.is_empty() {
-                continue;
+        let mut middle = self.middle.lock();
+        for of_list in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (stream, class, _) = of_list[0];
+            let entries = || of_list.iter().map(|(_, _, entry)| *entry);
+            let kept = middle.give(class, stream, entries(), most);
+            if kept < of_list.len() {
+                let points = self.back.points([stream]);
+                let rest = entries().skip(kept);
+                empty.extend(rest.filter_map(|entry| middle.give_to_slab(entry, &points)));
             }
-            let points = self.back.points([stream]);
-            empty.extend(rest.into_iter().filter_map(|entry| middle.give_to_slab(entry, &points)));
         }
+        drop(middle);
         empty.into_iter().for_each(|slab| self.free_slab(slab));
     }
 
@@ -364,11 +374,14 @@ impl Inner {
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
     ) {
-        let (small, large): (Vec<_>, Vec<_>) = entries
-            .into_iter()
-            .partition(|(_, entry)| self.page_map.header(entry.header).class.is_some());
-        for (stream, entry) in large {
-            self.free_large([entry], stream);
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for (stream, entry) in entries {
+            let is_small = self.page_map.header(entry.header).class.is_some();
+            if is_small { &mut small } else { &mut large }.push((stream, entry));
+        }
+        // A bounded number at a time: others wait for the lock.
+        for of_stream in large.chunk_by(|a, b| a.0 == b.0).flat_map(|of| of.chunks(FREED_AT_ONCE)) {
+            self.free_large(of_stream.iter().map(|(_, entry)| *entry), of_stream[0].0);
         }
         if !small.is_empty() {
             self.give_small(small, keep);

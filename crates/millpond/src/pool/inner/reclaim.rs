@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Inner, Keep};
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
-use crate::pool::thread_cache::{Counters, ThreadCache};
+use crate::pool::thread_cache::{Counters, Entry, ThreadCache};
 
 impl Inner {
     pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {
@@ -41,43 +41,55 @@ impl Inner {
         }
         for cache in of_thread {
             cache.inbox.set_orphaned(true);
-            self.drain_cache(&cache);
+            self.drain_cache(&cache, Keep::Yes);
             self.caches.lock().orphans.entry(cache.stream).or_default().push(cache);
         }
         self.caches.lock().unused_counters.push(counters);
     }
 
     /// Empties a cache, whoever's it is.
-    pub(super) fn drain_cache(&self, cache: &ThreadCache) {
+    pub(super) fn drain_cache(&self, cache: &ThreadCache, keep: Keep) {
         let reclaiming = self.caches.lock();
-        let (offsets, parcel, freed) = cache.take_all(|| {
-            let freed = cache.inbox.take().into_iter();
-            let arrived = freed.filter_map(|freed| {
-                let block = self.arrived(cache, freed)?;
-                // Before the owner comes back they are nobody's, so that a second free of one is seen.
-                block.word.set(Word::FREE);
-                Some((freed.stream, block.entry()))
-            });
-            arrived.collect::<Vec<_>>()
-        });
+        let (offsets, parcel, freed) = cache.take_all(|| self.take_arrived(cache, usize::MAX));
         drop(reclaiming);
         let offsets = offsets.into_iter();
         let entries = offsets.map(|offset| (cache.stream, self.entry_at(offset))).chain(freed);
-        self.give_all(entries, Keep::Yes);
+        self.give_all(entries, keep);
         if let Some(parcel) = parcel {
             self.deliver(parcel);
         }
     }
 
-    /// Empties the caches of all threads into the global cache, so that what they were allowed to keep no longer counts.
-    pub(in crate::pool) fn drain_caches(&self) {
+    /// Takes some of what others have freed out of a cache, whoever's it is, and leaves what the cache keeps.
+    #[cold]
+    pub(super) fn drain_inbox(&self, cache: &ThreadCache, most: usize) {
+        let reclaiming = self.caches.lock();
+        let freed = cache.while_frozen(|| self.take_arrived(cache, most));
+        drop(reclaiming);
+        self.give_all(freed, Keep::Yes);
+    }
+
+    /// Takes blocks out of the inbox of a cache whose owner is kept out.
+    fn take_arrived(&self, cache: &ThreadCache, most: usize) -> Vec<(StreamSlot, Entry)> {
+        let freed = cache.inbox.take(most).into_iter();
+        let arrived = freed.filter_map(|freed| {
+            let block = self.arrived(cache, freed)?;
+            // Before the owner comes back they are nobody's, so that a second free of one is seen.
+            block.word.set(Word::FREE);
+            Some((freed.stream, block.entry()))
+        });
+        arrived.collect()
+    }
+
+    /// Empties the caches of all threads. What they were allowed to keep no longer counts then.
+    pub(in crate::pool) fn drain_caches(&self, keep: Keep) {
         if self.has_forked() || self.back.is_captures() {
             return;
         }
         let all = self.caches.lock().by_tag.clone();
         // Twice: what was on its way from one cache to another has arrived after the first time.
         for cache in all.iter().chain(&all) {
-            self.drain_cache(cache);
+            self.drain_cache(cache, keep);
         }
     }
 
@@ -86,7 +98,7 @@ impl Inner {
         if self.has_forked() || self.back.is_captures() {
             return;
         }
-        self.drain_caches();
+        self.drain_caches(Keep::No);
         let entries = self.middle.lock().drain_global();
         self.give_small(entries, Keep::No);
     }

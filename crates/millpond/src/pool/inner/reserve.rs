@@ -46,7 +46,7 @@ impl Inner {
             if missing == 0 {
                 return Ok(());
             }
-            if let Err(error) = self.add_slab(class, Taker::NOBODY, Patience::Some) {
+            if let Err(error) = self.add_slab(class, Taker::NOBODY, 0, Patience::Some) {
                 let entries = self.middle.lock().take_reserved_small(class, count - missing);
                 self.return_reserved(entries);
                 return Err(error);
