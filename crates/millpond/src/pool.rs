@@ -57,6 +57,7 @@ use crate::driver::{
     Access, CaptureId, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
 };
 use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::trace::Snapshot;
 
 /// A pool of device memory.
 ///
@@ -242,6 +243,11 @@ impl Pool {
         let released = self.trim();
         self.reset_stats();
         released
+    }
+
+    /// What stands in the pool's memory now, in the form that PyTorch's memory viewer reads.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
     }
 
     /// Checks everything that must hold between calls. Slow: for tests.

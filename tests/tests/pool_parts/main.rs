@@ -8,6 +8,7 @@ mod forks;
 mod plain_memory;
 mod regions;
 mod several_streams;
+mod snapshots;
 mod tags;
 mod tiers;
 mod urgent;

@@ -9,6 +9,7 @@ mod notes;
 mod reclaim;
 mod regions;
 mod reserve;
+mod snapshot;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -60,6 +60,10 @@ impl Pages {
         u64::from(page.0) << self.page_bits
     }
 
+    pub(super) fn end_of(&self, page: PageNumber) -> u64 {
+        self.start_of(PageNumber(page.0 + 1))
+    }
+
     fn page_mut(&mut self, page: PageNumber) -> &mut Page {
         let index = page.0 as usize;
         if index >= self.pages.len() {

@@ -46,7 +46,8 @@ impl AllocError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error(
     "out of memory: {requested_bytes} bytes asked for, {live_bytes} live, {reserved_bytes} reserved, \
-     largest free {largest_free_bytes}, free on the device {device_free_bytes}; recoverable: {recoverable}"
+     largest free {largest_free_bytes}, free on the device {device_free_bytes}; recoverable: {recoverable}{}",
+    .snapshot.as_deref().map(|snapshot| format!("; {snapshot}")).unwrap_or_default()
 )]
 pub struct OutOfMemory {
     /// What was asked for.
@@ -61,9 +62,12 @@ pub struct OutOfMemory {
     pub device_free_bytes: usize,
     /// What each step of recovery would yield.
     pub recoverable: Recoverable,
+    /// Where a snapshot of the resource's memory was written, or why it was not, if one was asked for.
+    pub snapshot: Option<String>,
 }
 
-/// Bytes that each step of recovery would yield. All 0 means that memory really is out.
+/// Bytes that each step of recovery would yield. Where a resource has tried them all, what is left is too little for the request;
+/// all 0 means that everything is live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recoverable {
     /// By emptying caches, other threads' too.

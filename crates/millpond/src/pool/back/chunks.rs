@@ -54,6 +54,15 @@ impl Chunks {
         self.by_start.keys().copied()
     }
 
+    /// What can be used of each chunk, by address: from and to.
+    pub(super) fn ranges(&self, heap: &Heap) -> Vec<(u64, u64)> {
+        let range = |chunk: &Chunk| {
+            let start = heap.node(chunk.first).start;
+            (start, start + chunk.usable_bytes)
+        };
+        self.by_start.values().map(range).collect()
+    }
+
     pub(super) fn reserved_bytes(&self) -> u64 {
         self.by_start.values().map(|chunk| chunk.reserved_bytes).sum()
     }

@@ -221,6 +221,23 @@ impl State {
         }
     }
 
+    /// Where there is memory, by address: from and to.
+    pub(in crate::pool) fn ranges_with_memory(&self) -> Vec<(u64, u64)> {
+        let chunks = self.chunks.ranges(&self.heap);
+        if !chunks.is_empty() {
+            return chunks;
+        }
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (page, _) in self.pages.all_mapped().filter(|_| self.reserved_bytes > 0) {
+            let (start, end) = (self.pages.start_of(page), self.pages.end_of(page));
+            match ranges.last_mut() {
+                Some(last) if last.1 == start => last.1 = end,
+                _ => ranges.push((start, end)),
+            }
+        }
+        ranges
+    }
+
     /// Checks the equations above [`State`], while nobody maps anything. Slow.
     pub(super) fn assert_valid(&self, span_bytes: u64, page_bytes: u64) {
         self.heap.assert_valid(span_bytes);

@@ -18,6 +18,7 @@ impl Inner {
             largest_free_bytes: usage.largest_free_bytes,
             device_free_bytes: free,
             recoverable: self.recoverable(),
+            snapshot: self.write_oom_snapshot(bytes, free),
         }))
     }
 
