@@ -24,7 +24,7 @@ use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 /// Virtual time from one event to the next: so long that driver calls between them hardly count.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Calls that give, move and take away memory.
+/// Calls that give, move and take away memory; `create` first.
 const CALLS: [Call; 5] = [Call::Create, Call::Map, Call::SetAccess, Call::Unmap, Call::Release];
 /// Those that a loop of fixed shapes should not make once it has settled.
 const SETTLED_CALLS: [Call; 3] = [Call::Create, Call::Map, Call::Unmap];
@@ -56,6 +56,10 @@ impl Counts {
         CALLS.iter().zip(&self.calls).map(ns).sum::<u64>() as f64 / 1e6
     }
 
+    fn create_ms(&self, profile: &Profile) -> f64 {
+        (profile.latency_ns(Call::Create) * self.calls[0]) as f64 / 1e6
+    }
+
     fn settled_calls(&self) -> u64 {
         let counted = CALLS.iter().zip(&self.calls);
         counted.filter(|(call, _)| SETTLED_CALLS.contains(call)).map(|(_, count)| count).sum()
@@ -82,6 +86,9 @@ struct PerStep {
     steps: usize,
     moves_per_step: f64,
     modelled_ms_per_step: f64,
+    created_pages_per_step: f64,
+    /// What of the time is new memory, not moves.
+    create_ms_per_step: f64,
     /// `create`, `map` and `unmap` after the third step. `None`: there are no more steps.
     calls_after_third_step: Option<u64>,
 }
@@ -189,6 +196,8 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
             steps: steps.count(),
             moves_per_step: later.moves as f64 / count,
             modelled_ms_per_step: later.modelled_ms(&profile) / count,
+            created_pages_per_step: later.calls[0] as f64 / count,
+            create_ms_per_step: later.create_ms(&profile) / count,
             calls_after_third_step: at_step
                 .get(SETTLED_AFTER_STEPS)
                 .map(|settled| all.since(settled).settled_calls()),
