@@ -5,7 +5,7 @@ mod allocate;
 mod free;
 mod reclaim;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::back::Back;
 use super::config::{PoolConfig, Settings};
-use super::headers::{Header, Word};
+use super::headers::{Header, Tag, Word};
 use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::StreamSlot;
@@ -32,6 +32,15 @@ struct Caches {
     by_tag: Vec<Arc<ThreadCache>>,
     orphans: HashMap<StreamSlot, Vec<Arc<ThreadCache>>>,
     counters: Vec<Arc<Counters>>,
+}
+
+impl Caches {
+    /// The caches that may hold something. One whose thread has gone was emptied before it came to `orphans`.
+    fn with_threads(&self) -> Vec<Arc<ThreadCache>> {
+        let orphans: HashSet<Tag> =
+            self.orphans.values().flatten().map(|cache| cache.tag).collect();
+        self.by_tag.iter().filter(|cache| !orphans.contains(&cache.tag)).cloned().collect()
+    }
 }
 
 /// Lock order: `caches`, then inboxes, then `middle`, then the back's.

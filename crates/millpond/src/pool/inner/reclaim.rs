@@ -60,7 +60,7 @@ impl Inner {
 
     /// Empties every cache of every thread, and the global cache, into slabs and the back.
     pub(in crate::pool) fn drain(&self) {
-        let all = self.caches.lock().by_tag.clone();
+        let all = self.caches.lock().with_threads();
         // Twice: what was on its way from one cache to another has arrived after the first time.
         for cache in all.iter().chain(&all) {
             self.drain_cache(cache);
