@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Every block is filled on its stream with a pattern of its own and read back before it is freed, in adversarial order and under the
-//! detector's eyes. With one seed each thread makes the same choices; how threads overtake each other is the machine's.
+//! detector's eyes. A seed gives each thread its generator; what it draws also depends on what the others have left it, so that two runs with
+//! one seed are alike and not the same.
 
 mod action;
 mod audit;

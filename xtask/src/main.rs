@@ -30,7 +30,7 @@ enum Command {
         /// How long
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
-        /// What every thread's choices follow from; another one each time if none is given
+        /// What the threads' generators start from; another one each time if none is given
         #[arg(long)]
         seed: Option<u64>,
     },

@@ -226,7 +226,10 @@ impl Machine {
                 BadFree::Again,
                 Err(FreeError::AlreadyFree { ptr: of } | FreeError::Foreign { ptr: of }),
             ) => *of == ptr,
-            (BadFree::Again, Err(FreeError::Interior { .. })) => self.is_held(ptr),
+            // In what is somebody's by now, or in the rest of it that nobody asked for.
+            (BadFree::Again, Err(FreeError::Interior { block, .. })) => {
+                *block < ptr && self.is_held(*block)
+            }
             (BadFree::Interior(_), Err(FreeError::Interior { block, .. })) => {
                 Some(*block) == held_ptr
             }

@@ -11,7 +11,7 @@ mod regions;
 mod reserve;
 mod snapshot;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -23,6 +23,7 @@ use self::regions::Regions;
 use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
 use super::fork::Process;
+use super::headers::Tag;
 use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::{Order, StreamSlot};
@@ -47,6 +48,15 @@ struct Caches {
     counters: Vec<Arc<Counters>>,
     /// Counters whose thread has gone, for another to go on with.
     unused_counters: Vec<Arc<Counters>>,
+}
+
+impl Caches {
+    /// The caches that may hold something. One whose thread has gone was emptied before it came to `orphans`.
+    fn with_threads(&self) -> Vec<Arc<ThreadCache>> {
+        let orphans: HashSet<Tag> =
+            self.orphans.values().flatten().map(|cache| cache.tag).collect();
+        self.by_tag.iter().filter(|cache| !orphans.contains(&cache.tag)).cloned().collect()
+    }
 }
 
 /// Lock order: `regions`, then `caches`, then inboxes, then `middle`, then the back's.

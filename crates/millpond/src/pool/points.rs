@@ -70,6 +70,17 @@ impl Points {
         other.iter().for_each(|point| self.add(point));
     }
 
+    /// Forgets points that have passed, where there are several: streams come and go, and every one leaves a point.
+    pub(super) fn forget_passed(&mut self, streams: &Streams) {
+        if self.more.is_empty() {
+            return;
+        }
+        self.more.retain(|point| !streams.has_passed(*point));
+        if self.first.is_some_and(|point| streams.has_passed(point)) {
+            self.first = self.more.pop();
+        }
+    }
+
     fn iter(&self) -> impl Iterator<Item = Point> + '_ {
         self.first.iter().chain(&self.more).copied()
     }

@@ -206,7 +206,8 @@ impl State {
         let (start, bytes) = (self.heap.node(node).start, self.heap.node(node).bytes);
         self.used_bytes -= bytes;
         self.pages.remove_user(start, bytes);
-        self.heap.free(node);
+        let merged = self.heap.free(node);
+        self.heap.node_mut(merged).points.forget_passed(&self.streams);
     }
 
     /// Gives back what had to wait for a capture, if that is over.

@@ -86,7 +86,7 @@ impl Inner {
         if self.has_forked() || self.back.is_captures() {
             return;
         }
-        let all = self.caches.lock().by_tag.clone();
+        let all = self.caches.lock().with_threads();
         // Twice: what was on its way from one cache to another has arrived after the first time.
         for cache in all.iter().chain(&all) {
             self.drain_cache(cache, keep);
