@@ -240,8 +240,8 @@ impl Inner {
             return Ok(placed);
         }
         if self.is_worth_draining(bytes) {
-            self.drain();
-            if let Some(placed) = self.back.allocate_in_place(bytes, align, used_for, taker)? {
+            let in_place = || self.back.allocate_in_place(bytes, align, used_for, taker);
+            if let Some(placed) = self.drain_until(in_place)? {
                 Self::served_by(&self.served.reuse);
                 return Ok(placed);
             }
