@@ -79,9 +79,9 @@ fn replace_random(pool: &Pool, stream: Stream) -> Vec<Call> {
     calls
 }
 
-/// Lets other threads fill their caches and sleep while `run` runs.
+/// Lets other threads fill their caches and sleep while `run` runs. One after the other, so that every run is the same.
 fn beside_idle_threads<T>(pool: &Pool, stream: Stream, run: impl FnOnce() -> T) -> T {
-    let (filled, done) = (Barrier::new(IDLE_THREADS + 1), Barrier::new(IDLE_THREADS + 1));
+    let (filled, done) = (Barrier::new(2), Barrier::new(IDLE_THREADS + 1));
     thread::scope(|scope| {
         for seed in 0..IDLE_THREADS as u64 {
             let (filled, done) = (&filled, &done);
@@ -96,8 +96,8 @@ fn beside_idle_threads<T>(pool: &Pool, stream: Stream, run: impl FnOnce() -> T) 
                 filled.wait();
                 done.wait();
             });
+            filled.wait();
         }
-        filled.wait();
         let answer = run();
         done.wait();
         answer

@@ -408,6 +408,18 @@ impl ThreadCache {
         unsafe { self.stacks.as_reclaimer(take) }
     }
 
+    /// Takes the blocks of their own, whoever the caller is: few, and most of the bytes. As [`take_all`](Self::take_all), the
+    /// caller holds the pool's list of caches.
+    pub(super) fn take_all_large(&self) -> Vec<u64> {
+        let take = |stacks: &mut Stacks| {
+            stacks.large_bytes = 0;
+            let cached = stacks.large.iter_mut().flat_map(|list| list.drain(..));
+            cached.map(|cached| cached.offset).collect()
+        };
+        // SAFETY: as in `take_all`.
+        unsafe { self.stacks.as_reclaimer(take) }
+    }
+
     /// Does something while the owner is kept out. As [`take_all`](Self::take_all), the caller holds the pool's list of
     /// caches.
     pub(super) fn while_frozen<T>(&self, run: impl FnOnce() -> T) -> T {

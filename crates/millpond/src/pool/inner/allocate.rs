@@ -447,8 +447,8 @@ impl Inner {
             return Ok(None);
         }
         if self.is_worth_draining(wanted.bytes) {
-            self.drain();
-            if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
+            let in_place = || self.back.allocate_in_place(wanted, reach);
+            if let Some(placed) = self.drain_until(in_place)? {
                 Self::served_by(&self.served.reuse);
                 return Ok(Some(placed));
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Inner, Keep};
+use crate::driver::DriverResult;
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
 use crate::pool::thread_cache::{Counters, Entry, ThreadCache};
@@ -79,6 +80,30 @@ impl Inner {
             Some((freed.stream, block.entry()))
         });
         arrived.collect()
+    }
+
+    /// Empties caches, one after the other and only of blocks of their own at first, until `enough` says so: a cache that keeps what
+    /// is not needed stays quick, and so does this call. `None`: everything was emptied.
+    pub(super) fn drain_until<T>(
+        &self,
+        mut enough: impl FnMut() -> DriverResult<Option<T>>,
+    ) -> DriverResult<Option<T>> {
+        let all = self.caches.lock().with_threads();
+        for cache in all {
+            let reclaiming = self.caches.lock();
+            let offsets = cache.take_all_large();
+            drop(reclaiming);
+            if offsets.is_empty() {
+                continue;
+            }
+            let entries = offsets.into_iter().map(|offset| (cache.stream, self.entry_at(offset)));
+            self.give_all(entries, Keep::No);
+            if let Some(answer) = enough()? {
+                return Ok(Some(answer));
+            }
+        }
+        self.drain();
+        enough()
     }
 
     /// Empties the caches of all threads. What they were allowed to keep no longer counts then.
