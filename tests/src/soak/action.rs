@@ -13,6 +13,20 @@ pub(super) enum Action {
     TakeOver,
     /// Reads a block on another stream.
     Read,
+    /// Reads a block on another stream, and leaves it to the pool to wait for that.
+    RecordStream,
+    /// Allocates what must not wait.
+    AllocateNow,
+    /// Allocates under a name.
+    AllocateNamed,
+    /// Captures work on blocks of its own, which stay until the graph is dropped.
+    Capture,
+    /// Launches a graph again.
+    Relaunch,
+    /// Frees what a graph uses, and gives its memory up.
+    DropGraph,
+    Preallocate,
+    Defragment,
     /// Frees what is no block, or with a wrong size.
     BadFree,
     Synchronize,
@@ -36,6 +50,14 @@ pub(super) const WEIGHTS: &[(Action, u32)] = &[
     (Action::HandOver, 900),
     (Action::TakeOver, 1000),
     (Action::Read, 300),
+    (Action::RecordStream, 300),
+    (Action::AllocateNow, 200),
+    (Action::AllocateNamed, 200),
+    (Action::Capture, 20),
+    (Action::Relaunch, 40),
+    (Action::DropGraph, 18),
+    (Action::Preallocate, 10),
+    (Action::Defragment, 6),
     (Action::BadFree, 200),
     (Action::Synchronize, 60),
     (Action::ReplaceStream, 10),

@@ -15,6 +15,8 @@ const PAGE_BYTES: u64 = 2 << 20;
 /// Blocks up to this are in slabs, which may reach this far beyond them.
 const LARGEST_IN_SLAB_BYTES: usize = 32 << 10;
 const LARGEST_SLAB_BYTES: u64 = 256 << 10;
+/// Milliseconds to wait for the pool's background, which has its own pace, at the most.
+pub(super) const BACKGROUND_PATIENCE: usize = 5_000;
 /// Every so many quiet points everything that nobody holds is given back, and must be.
 const TRIM_EVERY: usize = 8;
 
@@ -81,7 +83,9 @@ impl<'a> Audit<'a> {
             pool.trim();
             pool.assert_valid();
             let left = self.check_accounts(live_bytes, blocks)?;
-            let most = pages_touched(&held) * PAGE_BYTES as usize;
+            // A capture keeps what its graph may use, also what was freed in it.
+            let captured = pool.stats().captured_bytes as usize;
+            let most = pages_touched(&held) * PAGE_BYTES as usize + captured;
             if left > most {
                 return Err(format!(
                     "everything unused was given back, but {left} bytes are reserved where blocks touch {most}"
@@ -112,15 +116,24 @@ impl<'a> Audit<'a> {
                 "threads hold {live_bytes} bytes in {blocks} blocks, but the pool says {usage:?}"
             ));
         }
-        // The threads' own sums are plain allocations, the pool's pages are not.
-        let driver_bytes = self.shared.gpu.held().physical_bytes;
-        if usage.reserved_bytes != driver_bytes {
+        // The threads' own sums are plain allocations, the pool's pages are not. The pool's background keeps no quiet: it
+        // may be giving pages back at this moment, but not for ever.
+        let mut reserved = (usage.reserved_bytes, self.shared.gpu.held().physical_bytes);
+        for _ in 0..BACKGROUND_PATIENCE {
+            if reserved.0 == reserved.1 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            let pool = &self.shared.pool;
+            reserved = (pool.usage().reserved_bytes, self.shared.gpu.held().physical_bytes);
+        }
+        let (reserved_bytes, driver_bytes) = reserved;
+        if reserved_bytes != driver_bytes {
             return Err(format!(
-                "the pool says {} bytes are reserved, but the driver counts {driver_bytes}",
-                usage.reserved_bytes
+                "the pool says {reserved_bytes} bytes are reserved, but the driver counts {driver_bytes}"
             ));
         }
-        Ok(usage.reserved_bytes)
+        Ok(reserved_bytes)
     }
 }
 

@@ -3,14 +3,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use millpond::driver::{DevicePtr, Driver, DriverResult, Event, EventTiming, Stream, StreamFlags};
-use millpond::pool::{Pool, PoolConfig};
-use millpond::{FreeError, Resource};
+use millpond::driver::{
+    CaptureId, CaptureMode, CaptureState, DevicePtr, Driver, DriverResult, Event, EventTiming,
+    Graph, Stream, StreamFlags,
+};
+use millpond::pool::{Pool, PoolConfig, tag};
+use millpond::{AllocError, FreeError, Resource};
 use millpond_sim::SimGpu;
 use parking_lot::Mutex;
 
 use super::action::{self, Action};
+use super::audit::BACKGROUND_PATIENCE;
 use super::{Held, THREADS};
 use crate::conformance::Wrong;
 use crate::pattern::{Pattern, Sums};
@@ -21,6 +26,8 @@ const MOST_BLOCKS: usize = 300;
 const MOST_BYTES: usize = 400 << 20;
 /// Blocks between threads, at most.
 const MOST_PARCELS: usize = 500;
+/// Graphs of a thread, at most.
+const MOST_GRAPHS: usize = 3;
 /// More than the device has.
 const BEYOND_MEASURE: usize = 1 << 40;
 /// Sums that a thread lets the device compute before it looks at them.
@@ -46,6 +53,15 @@ pub(super) struct Shared {
 struct Parcel {
     pattern: Pattern,
     ready: Event,
+}
+
+/// A graph, and the blocks that it writes.
+#[derive(Clone)]
+struct Captured {
+    graph: Graph,
+    id: CaptureId,
+    stream: Stream,
+    blocks: Vec<Pattern>,
 }
 
 /// A block that a thread holds, and which of its streams uses it.
@@ -128,6 +144,14 @@ impl Shared {
         }
         self.says(self.gpu.synchronize_device())?;
         self.pool.trim();
+        // The background may have had some pages in its hands.
+        for _ in 0..BACKGROUND_PATIENCE {
+            if self.pool.usage().reserved_bytes == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            self.pool.trim();
+        }
         self.pool.assert_valid();
         let usage = self.pool.usage();
         match (usage.live_bytes, usage.live_blocks, usage.reserved_bytes) {
@@ -163,6 +187,7 @@ pub(super) struct Fellow<'a> {
     /// The thread's own first, which is not destroyed.
     streams: Vec<Stream>,
     blocks: Vec<Mine>,
+    graphs: Vec<Captured>,
     bytes: usize,
     aim: usize,
     sums: Option<Sums>,
@@ -182,6 +207,7 @@ impl<'a> Fellow<'a> {
             rng,
             streams: vec![Stream::PER_THREAD],
             blocks: Vec::new(),
+            graphs: Vec::new(),
             bytes: 0,
             aim: MOST_BLOCKS / 2,
             sums: Some(sums),
@@ -194,7 +220,9 @@ impl<'a> Fellow<'a> {
     }
 
     pub(super) fn held(&self) -> Vec<Held> {
-        self.blocks.iter().map(|mine| mine.pattern.into()).collect()
+        let in_graphs = self.graphs.iter().flat_map(|captured| &captured.blocks).copied();
+        let blocks = self.blocks.iter().map(|mine| mine.pattern);
+        blocks.chain(in_graphs).map(Held::from).collect()
     }
 
     /// Does a number of actions, and checks what the device has summed.
@@ -225,6 +253,9 @@ impl<'a> Fellow<'a> {
             let action = if self.rng.bool() { Action::Free } else { Action::HandOver };
             self.act(action)?;
         }
+        while !self.graphs.is_empty() {
+            self.drop_graph()?;
+        }
         self.check_sums()?;
         let sums = self.sums.take().expect("there until now");
         self.shared.says(sums.close(&*self.shared.gpu))?;
@@ -253,6 +284,26 @@ impl<'a> Fellow<'a> {
             Action::HandOver => self.hand_over(),
             Action::TakeOver => self.take_over(),
             Action::Read => self.read_elsewhere(),
+            Action::RecordStream => self.record_stream(),
+            Action::AllocateNow => self.allocate_now(),
+            Action::AllocateNamed => {
+                let _scope = tag("named");
+                self.allocate()
+            }
+            Action::Capture => self.capture(),
+            Action::Relaunch => self.relaunch(),
+            Action::DropGraph => self.drop_graph(),
+            Action::Preallocate => {
+                let (bytes, count) = (any_size(&mut self.rng), self.rng.usize(1..20));
+                match pool.preallocate(bytes, count) {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(format!("refused with little live: {error}")),
+                }
+            }
+            Action::Defragment => {
+                pool.defragment();
+                Ok(())
+            }
             Action::BadFree => self.bad_free(),
             Action::Synchronize => {
                 let stream = self.any_stream();
@@ -300,11 +351,105 @@ impl<'a> Fellow<'a> {
         let handle = self.streams[stream];
         let ptr = self.shared.pool.allocate(bytes, handle);
         let ptr = ptr.map_err(|error| format!("refused with little live: {error}"))?;
-        let word = self.shared.next_word.fetch_add(1, Ordering::Relaxed) as u32;
-        let pattern = Pattern { ptr, bytes, word };
+        let pattern = self.new_pattern(ptr, bytes);
         self.shared.says(pattern.fill(&*self.shared.gpu, handle))?;
         self.take(Mine { pattern, stream });
         Ok(())
+    }
+
+    fn allocate_now(&mut self) -> Result<(), Wrong> {
+        let (bytes, stream) = (any_size(&mut self.rng), self.any_stream());
+        if self.blocks.len() >= self.aim || self.bytes + bytes > MOST_BYTES {
+            return self.free(true);
+        }
+        let handle = self.streams[stream];
+        match self.shared.pool.allocate_now(bytes, handle) {
+            Ok(ptr) => {
+                let pattern = self.new_pattern(ptr, bytes);
+                self.shared.says(pattern.fill(&*self.shared.gpu, handle))?;
+                self.take(Mine { pattern, stream });
+                Ok(())
+            }
+            Err(AllocError::WouldWait { .. }) => Ok(()),
+            Err(error) => Err(format!("refused with little live: {error}")),
+        }
+    }
+
+    fn new_pattern(&self, ptr: DevicePtr, bytes: usize) -> Pattern {
+        let word = self.shared.next_word.fetch_add(1, Ordering::Relaxed) as u32;
+        Pattern { ptr, bytes, word }
+    }
+
+    /// Captures the filling of some blocks. One of them is freed again in the capture, for the next to get.
+    fn capture(&mut self) -> Result<(), Wrong> {
+        if self.graphs.len() >= MOST_GRAPHS {
+            return self.drop_graph();
+        }
+        let gpu = &*self.shared.gpu;
+        let pool = &self.shared.pool;
+        let stream = self.shared.says(gpu.create_stream(StreamFlags::NON_BLOCKING))?;
+        // Others synchronise streams of their own meanwhile, which a global capture would forbid.
+        self.shared.says(gpu.begin_capture(stream, CaptureMode::ThreadLocal))?;
+        let CaptureState::Active(id) = self.shared.says(gpu.capture_state(stream))? else {
+            return Err("a capture that was begun is not active".into());
+        };
+        let mut blocks = Vec::new();
+        for _ in 0..self.rng.usize(1..5) {
+            let bytes = any_size(&mut self.rng).min(2 << 20);
+            let ptr = pool.allocate(bytes, stream).map_err(|error| error.to_string())?;
+            let pattern = self.new_pattern(ptr, bytes);
+            self.shared.says(pattern.fill(gpu, stream))?;
+            match self.rng.u32(0..4) {
+                0 => pool.deallocate(ptr, bytes, stream).map_err(|error| error.to_string())?,
+                _ => blocks.push(pattern),
+            }
+        }
+        let graph = self.shared.says(gpu.end_capture(stream))?;
+        self.shared.says(gpu.launch_graph(graph, stream))?;
+        self.graphs.push(Captured { graph, id, stream, blocks });
+        Ok(())
+    }
+
+    fn relaunch(&mut self) -> Result<(), Wrong> {
+        let Some(Captured { graph, stream, blocks, .. }) = self.rng.choice(&self.graphs).cloned()
+        else {
+            return Ok(());
+        };
+        self.shared.says(self.shared.gpu.launch_graph(graph, stream))?;
+        blocks.iter().try_for_each(|pattern| self.read(pattern, stream))
+    }
+
+    fn drop_graph(&mut self) -> Result<(), Wrong> {
+        let Some(Captured { graph, id, stream, blocks }) = self.graphs.pop() else { return Ok(()) };
+        let gpu = &*self.shared.gpu;
+        for pattern in &blocks {
+            self.read(pattern, stream)?;
+        }
+        // Some of it may be freed after the capture's memory was given up.
+        let (before, after) = blocks.split_at(self.rng.usize(0..=blocks.len()));
+        self.free_all(before, stream)?;
+        self.shared.says(gpu.destroy_graph(graph))?;
+        self.shared.says(self.shared.pool.release_capture(id, stream))?;
+        self.free_all(after, stream)?;
+        self.shared.says(gpu.synchronize_stream(stream))?;
+        self.shared.says(gpu.destroy_stream(stream))
+    }
+
+    fn free_all(&self, blocks: &[Pattern], stream: Stream) -> Result<(), Wrong> {
+        blocks.iter().try_for_each(|pattern| {
+            let freed = self.shared.pool.deallocate(pattern.ptr, pattern.bytes, stream);
+            freed.map_err(|error| format!("a right free was refused: {error}"))
+        })
+    }
+
+    fn record_stream(&mut self) -> Result<(), Wrong> {
+        let Some(mine) = self.rng.choice(&self.blocks).copied() else { return Ok(()) };
+        let (home, other) = (self.streams[mine.stream], self.any_stream());
+        let other = self.streams[other];
+        self.shared.order(home, other)?;
+        self.read(&mine.pattern, other)?;
+        let told = self.shared.pool.record_stream(mine.pattern.ptr, other);
+        told.map_err(|error| format!("a live block is not known: {error}"))
     }
 
     fn take(&mut self, mine: Mine) {
@@ -331,7 +476,8 @@ impl<'a> Fellow<'a> {
     }
 
     fn check_sums(&mut self) -> Result<(), Wrong> {
-        for stream in &self.streams {
+        let of_graphs = self.graphs.iter().map(|captured| &captured.stream);
+        for stream in self.streams.iter().chain(of_graphs) {
             self.shared.says(self.shared.gpu.synchronize_stream(*stream))?;
         }
         let sums = self.sums.as_mut().expect("until the thread leaves");
@@ -488,7 +634,6 @@ fn any_config(rng: &mut fastrand::Rng) -> PoolConfig {
         },
         slack: *rng.choice(&[0.0, 0.05, 0.1, 0.1, 0.5]).expect("some"),
         alignment: any(rng, &[256, 256, 256, 512, 64 << 10]),
-        direct_above_bytes: *rng.choice(&[None, None, None, Some(4 << 20)]).expect("some"),
         defrag_interval_ms: *rng.choice(&[1, 20, 500]).expect("some"),
         defrag_threshold: *rng.choice(&[0.0, 0.3]).expect("some"),
         enable_defrag: rng.bool(),

@@ -18,6 +18,9 @@ struct OfPool {
     caches: Vec<(StreamSlot, Arc<ThreadCache>)>,
 }
 
+/// Streams of one pool that a thread has caches for, at most.
+const MOST_STREAMS: usize = 256;
+
 /// All caches of a thread. Dropped when the thread ends: they go back to their pools.
 #[derive(Debug, Default)]
 struct Attached(Vec<OfPool>);
@@ -27,8 +30,7 @@ thread_local! {
 }
 
 /// This thread's cache for a stream of a pool, made if there is none, and remembered for the fast path if told while what
-/// holds. `None`: the thread is ending, or there are too many
-/// caches.
+/// holds. `None`: the thread is ending, or there are too many caches.
 pub(super) fn attach(
     inner: &Arc<Inner>,
     stream: Stream,
@@ -48,6 +50,11 @@ pub(super) fn attach(
         let cache = match of_pool.caches.iter().find(|(of, _)| *of == slot) {
             Some((_, cache)) => Arc::clone(cache),
             None => {
+                if of_pool.caches.len() >= MOST_STREAMS {
+                    // Streams come and go; the one that was new longest ago has most likely gone.
+                    forget_last();
+                    inner.detach_cache(of_pool.caches.remove(0).1);
+                }
                 let cache = inner.add_cache(slot)?;
                 of_pool.caches.push((slot, Arc::clone(&cache)));
                 cache

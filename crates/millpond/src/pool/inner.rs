@@ -11,7 +11,7 @@ mod regions;
 mod reserve;
 mod snapshot;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -26,7 +26,7 @@ use super::fork::Process;
 use super::headers::Tag;
 use super::middle::Middle;
 use super::page_map::PageMap;
-use super::points::{Order, StreamSlot};
+use super::points::Order;
 use super::stats::PoolStats;
 use super::thread_cache::{Counters, Counting, HoldsCaches, ThreadCache};
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
@@ -44,7 +44,7 @@ const TAKEN_IN: usize = 128;
 #[derive(Debug, Default)]
 struct Caches {
     by_tag: Vec<Arc<ThreadCache>>,
-    orphans: HashMap<StreamSlot, Vec<Arc<ThreadCache>>>,
+    orphans: Vec<Arc<ThreadCache>>,
     counters: Vec<Arc<Counters>>,
     /// Counters whose thread has gone, for another to go on with.
     unused_counters: Vec<Arc<Counters>>,
@@ -53,8 +53,7 @@ struct Caches {
 impl Caches {
     /// The caches that may hold something. One whose thread has gone was emptied before it came to `orphans`.
     fn with_threads(&self) -> Vec<Arc<ThreadCache>> {
-        let orphans: HashSet<Tag> =
-            self.orphans.values().flatten().map(|cache| cache.tag).collect();
+        let orphans: HashSet<Tag> = self.orphans.iter().map(|cache| cache.tag).collect();
         self.by_tag.iter().filter(|cache| !orphans.contains(&cache.tag)).cloned().collect()
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::bins::Bin;
 use super::handshake::Handshake;
@@ -222,7 +222,8 @@ impl Counting<'_> {
 #[repr(align(128))]
 pub(super) struct ThreadCache {
     pub(super) tag: Tag,
-    pub(super) stream: StreamSlot,
+    /// Changes only while the cache is nobody's and empty.
+    stream: AtomicU32,
     stacks: Handshake<Stacks>,
     /// Blocks of this cache that others have freed.
     pub(super) inbox: Inbox<RemoteFree>,
@@ -232,7 +233,7 @@ impl ThreadCache {
     pub(super) fn new(tag: Tag, stream: StreamSlot) -> ThreadCache {
         ThreadCache {
             tag,
-            stream,
+            stream: AtomicU32::new(stream.0),
             stacks: Handshake::new(Stacks {
                 classes: std::array::from_fn(|_| Stack::default()),
                 granted_bytes: 0,
@@ -243,6 +244,19 @@ impl ThreadCache {
             }),
             inbox: Inbox::new(),
         }
+    }
+
+    /// The stream that it keeps blocks for.
+    #[inline]
+    pub(super) fn stream(&self) -> StreamSlot {
+        // Relaxed: written under the lock under which the cache changes hands.
+        StreamSlot(self.stream.load(Ordering::Relaxed))
+    }
+
+    /// Keeps blocks for another stream from now on. Whoever calls this holds the pool's list of caches, and the cache is
+    /// nobody's and empty.
+    pub(super) fn set_stream(&self, stream: StreamSlot) {
+        self.stream.store(stream.0, Ordering::Relaxed);
     }
 
     /// Runs something on the stacks, unless a reclaimer has them. Only the owner's thread may call this.

@@ -265,7 +265,7 @@ impl Back {
             let step = state.pages_above_keeping(self.page_bytes).min(PAGES_AT_A_TIME);
             let passed = |state: &State, points: &Points| state.streams.have_passed(points);
             let spare = state.take_spare(step, self.page_bytes, since, passed);
-            if spare.is_empty() {
+            if spare.is_empty() && state.loose.is_empty() {
                 break;
             }
             state.leaving.extend(spare.into_iter().map(|(run, _)| run));

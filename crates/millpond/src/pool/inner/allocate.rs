@@ -28,6 +28,23 @@ pub(super) enum Patience {
     Some,
 }
 
+/// The kind of block that serves a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    OfSlab(Class),
+    Own { bytes: u64, align: u64 },
+}
+
+impl Shape {
+    /// The block's size, and what its address is a multiple of, at the least.
+    pub(super) fn bytes_and_align(self) -> (u64, u64) {
+        match self {
+            Shape::OfSlab(class) => (class.block_bytes(), STEP_BYTES),
+            Shape::Own { bytes, align } => (bytes, align),
+        }
+    }
+}
+
 impl Inner {
     #[inline]
     pub(in crate::pool) fn allocate(
@@ -82,7 +99,7 @@ impl Inner {
                     counters.allocated(bytes);
                     return Some(Ok(self.back.address_of(offset)));
                 }
-                let taker = Taker { slot: cache.stream, handle: stream };
+                let taker = Taker { slot: cache.stream(), handle: stream };
                 let attached = Some((cache, counters));
                 Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
             })
@@ -116,7 +133,7 @@ impl Inner {
         // It came into the cache while the alignment was changed.
         let entry = self.entry_at(offset);
         self.word(entry).set(Word::FREE);
-        self.free_large([entry], cache.stream);
+        self.free_large([entry], cache.stream());
         None
     }
 
@@ -190,7 +207,7 @@ impl Inner {
         attached: Option<(&ThreadCache, Counting<'_>)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
-        let block_bytes = self.checked_block_bytes(bytes)?;
+        let shape = self.shape_of(bytes)?;
         let cache = attached.map(|(cache, _)| cache);
         if bytes > self.settings.direct_above() {
             return self.allocate_direct(bytes, taker.handle, attached, patience);
@@ -200,10 +217,10 @@ impl Inner {
             .and_then(|cache| self.take_cached(cache, bytes));
         let offset = match came_back {
             Some(offset) => Ok(Some(offset)),
-            None if block_bytes <= LARGEST_BYTES as u64 => {
-                self.allocate_small(bytes, taker, cache, patience)
-            }
-            None => self.allocate_large(bytes, block_bytes, taker, cache, patience),
+            None => match shape {
+                Shape::OfSlab(class) => self.allocate_small(bytes, class, taker, cache, patience),
+                Shape::Own { .. } => self.allocate_large(bytes, shape, taker, cache, patience),
+            },
         };
         match offset {
             Ok(Some(offset)) => {
@@ -247,29 +264,29 @@ impl Inner {
         Ok(ptr)
     }
 
-    /// The size of the block that serves a request.
-    pub(super) fn checked_block_bytes(&self, bytes: usize) -> Result<u64, AllocError> {
+    /// The kind of block that serves a request. The alignment may change at any moment, so it is looked at once.
+    pub(super) fn shape_of(&self, bytes: usize) -> Result<Shape, AllocError> {
         /// More than any device addresses, and little enough to be rounded and added up.
         const MOST_BYTES: u64 = 1 << 50;
-        let aligned = bytes.checked_next_multiple_of(self.settings.alignment());
-        let class = if bytes <= LARGEST_BYTES { self.settings.class_of(bytes) } else { None };
-        let block_bytes = match class {
-            Some(class) => Some(class.block_bytes()),
-            None => aligned.and_then(in_steps),
-        };
-        let addressable = block_bytes.filter(|size| *size < MOST_BYTES);
-        addressable.ok_or(AllocError::TooLarge { bytes })
+        let alignment = self.settings.alignment();
+        let aligned = bytes.checked_next_multiple_of(alignment);
+        if let Some(aligned) = aligned.filter(|aligned| *aligned <= LARGEST_BYTES) {
+            return Ok(Shape::OfSlab(Class::of(aligned)));
+        }
+        let own = aligned.and_then(in_steps).filter(|size| *size < MOST_BYTES);
+        let bytes = own.ok_or(AllocError::TooLarge { bytes })?;
+        Ok(Shape::Own { bytes, align: (alignment as u64).max(STEP_BYTES) })
     }
 
     /// `None`: not without waiting.
     pub(super) fn allocate_small(
         &self,
         bytes: usize,
+        class: Class,
         taker: Taker,
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        let class = self.settings.class_of(bytes).expect("small blocks have classes");
         // A stream that turns out to be captured cannot be waited for: it is known then, and other blocks are taken.
         let taken = avoiding_captures(|| {
             let Some(batch) = self.take_batch(class, taker, patience)? else { return Ok(None) };
@@ -385,14 +402,14 @@ impl Inner {
     pub(super) fn allocate_large(
         &self,
         bytes: usize,
-        block_bytes: u64,
+        shape: Shape,
         taker: Taker,
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        let entry = match self.take_reserved_large(block_bytes) {
+        let entry = match self.take_reserved_large(shape) {
             Some(entry) => entry,
-            None => match self.place_large(block_bytes, taker, patience)? {
+            None => match self.place_large(shape, taker, patience)? {
                 Some(entry) => entry,
                 None => return Ok(None),
             },
@@ -407,11 +424,11 @@ impl Inner {
     /// A block of its own, that is nobody's yet.
     pub(super) fn place_large(
         &self,
-        block_bytes: u64,
+        shape: Shape,
         taker: Taker,
         patience: Patience,
     ) -> DriverResult<Option<Entry>> {
-        let align = (self.settings.alignment() as u64).max(STEP_BYTES);
+        let (block_bytes, align) = shape.bytes_and_align();
         let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
         let Some(placed) = self.allocate_range(wanted, patience)? else { return Ok(None) };
         let Placed { node, start, header, .. } = placed;

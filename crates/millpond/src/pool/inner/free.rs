@@ -68,7 +68,7 @@ impl Inner {
                 if !block.word.free_as_other(now, Word::FREE) {
                     return None;
                 }
-                self.free_large([block.entry()], cache.stream);
+                self.free_large([block.entry()], cache.stream());
             }
             counters.freed(bytes);
             Some(())
@@ -133,7 +133,7 @@ impl Inner {
         }
         let known = self.epoch().and_then(|epoch| {
             with_last(&**self, stream, epoch, |cache, counters| {
-                Some(self.free_live(block, now, cache.stream, Some((cache, counters))))
+                Some(self.free_live(block, now, cache.stream(), Some((cache, counters))))
             })
         });
         let freed = match known {
@@ -235,7 +235,7 @@ impl Inner {
     #[cold]
     fn give_half(&self, cache: &ThreadCache, class: Class) {
         let half = cache.take_half(class).into_iter();
-        self.give_small(half.map(|offset| (cache.stream, self.entry_at(offset))), Keep::Yes);
+        self.give_small(half.map(|offset| (cache.stream(), self.entry_at(offset))), Keep::Yes);
     }
 
     #[cold]
@@ -300,7 +300,7 @@ impl Inner {
         for freed in &arrived {
             let Some(block) = self.arrived(cache, *freed) else { continue };
             let put =
-                freed.stream == cache.stream && self.put_cached(cache, block, block.word.now());
+                freed.stream == cache.stream() && self.put_cached(cache, block, block.word.now());
             if !put {
                 // Nobody's from now on, so that it is seen if it comes twice.
                 block.word.set(Word::FREE);

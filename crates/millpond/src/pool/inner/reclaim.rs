@@ -21,7 +21,8 @@ impl Inner {
     /// A cache for this thread: one whose thread has gone, or a new one. `None`: there are no tags left.
     pub(in crate::pool) fn add_cache(&self, stream: StreamSlot) -> Option<Arc<ThreadCache>> {
         let mut caches = self.caches.lock();
-        if let Some(orphan) = caches.orphans.get_mut(&stream).and_then(Vec::pop) {
+        if let Some(orphan) = caches.orphans.pop() {
+            orphan.set_stream(stream);
             orphan.inbox.set_orphaned(false);
             return Some(orphan);
         }
@@ -40,21 +41,25 @@ impl Inner {
         if self.has_forked() {
             return;
         }
-        for cache in of_thread {
-            cache.inbox.set_orphaned(true);
-            self.drain_cache(&cache, Keep::Yes);
-            self.caches.lock().orphans.entry(cache.stream).or_default().push(cache);
-        }
+        of_thread.for_each(|cache| self.detach_cache(cache));
         self.caches.lock().unused_counters.push(counters);
+    }
+
+    /// A thread needs a cache no longer: it is emptied and waits for another thread, or another stream.
+    pub(in crate::pool) fn detach_cache(&self, cache: Arc<ThreadCache>) {
+        cache.inbox.set_orphaned(true);
+        self.drain_cache(&cache, Keep::Yes);
+        self.caches.lock().orphans.push(cache);
     }
 
     /// Empties a cache, whoever's it is.
     pub(super) fn drain_cache(&self, cache: &ThreadCache, keep: Keep) {
         let reclaiming = self.caches.lock();
+        let stream = cache.stream();
         let (offsets, parcel, freed) = cache.take_all(|| self.take_arrived(cache, usize::MAX));
         drop(reclaiming);
         let offsets = offsets.into_iter();
-        let entries = offsets.map(|offset| (cache.stream, self.entry_at(offset))).chain(freed);
+        let entries = offsets.map(|offset| (stream, self.entry_at(offset))).chain(freed);
         self.give_all(entries, keep);
         if let Some(parcel) = parcel {
             self.deliver(parcel);
@@ -91,12 +96,12 @@ impl Inner {
         let all = self.caches.lock().with_threads();
         for cache in all {
             let reclaiming = self.caches.lock();
-            let offsets = cache.take_all_large();
+            let (stream, offsets) = (cache.stream(), cache.take_all_large());
             drop(reclaiming);
             if offsets.is_empty() {
                 continue;
             }
-            let entries = offsets.into_iter().map(|offset| (cache.stream, self.entry_at(offset)));
+            let entries = offsets.into_iter().map(|offset| (stream, self.entry_at(offset)));
             self.give_all(entries, Keep::No);
             if let Some(answer) = enough()? {
                 return Ok(Some(answer));

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::allocate::Patience;
+use super::allocate::{Patience, Shape};
 use super::{BelongsTo, Inner};
 use crate::driver::DriverResult;
 use crate::pool::back::Taker;
 use crate::pool::points::Points;
-use crate::pool::size_class::{Class, LARGEST_BYTES};
+use crate::pool::size_class::Class;
 use crate::pool::thread_cache::Entry;
 use crate::resource::AllocError;
 
@@ -26,11 +26,10 @@ impl Inner {
         if bytes == 0 || count == 0 {
             return Ok(());
         }
-        let block_bytes = self.checked_block_bytes(bytes)?;
-        let set_aside = if block_bytes <= LARGEST_BYTES as u64 {
-            self.reserve_small(Class::of(block_bytes as usize), count)
-        } else {
-            self.reserve_large(block_bytes, count)
+        let shape = self.shape_of(bytes)?;
+        let set_aside = match shape {
+            Shape::OfSlab(class) => self.reserve_small(class, count),
+            Shape::Own { .. } => self.reserve_large(shape, count),
         };
         set_aside.map_err(
             |error| {
@@ -54,10 +53,10 @@ impl Inner {
         }
     }
 
-    fn reserve_large(&self, block_bytes: u64, count: usize) -> DriverResult<()> {
+    fn reserve_large(&self, shape: Shape, count: usize) -> DriverResult<()> {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            match self.place_large(block_bytes, Taker::NOBODY, Patience::Some) {
+            match self.place_large(shape, Taker::NOBODY, Patience::Some) {
                 Ok(entry) => entries.push(entry.expect("patient requests are served or fail")),
                 Err(error) => {
                     self.return_reserved(entries);
@@ -65,6 +64,7 @@ impl Inner {
                 }
             }
         }
+        let (block_bytes, _) = shape.bytes_and_align();
         let mut middle = self.middle.lock();
         for entry in entries {
             middle.reserve_large(block_bytes, entry);
@@ -76,12 +76,12 @@ impl Inner {
 
     /// A block of exactly this size that was set aside.
     #[inline]
-    pub(super) fn take_reserved_large(&self, block_bytes: u64) -> Option<Entry> {
+    pub(super) fn take_reserved_large(&self, shape: Shape) -> Option<Entry> {
         if self.reserved_large.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let alignment = self.settings.alignment() as u64;
-        let entry = self.middle.lock().take_reserved_large(block_bytes, alignment)?;
+        let (block_bytes, align) = shape.bytes_and_align();
+        let entry = self.middle.lock().take_reserved_large(block_bytes, align)?;
         self.reserved_large.fetch_sub(1, Ordering::Relaxed);
         Self::served_by(&self.served.reserve);
         Some(entry)
