@@ -110,7 +110,8 @@ fn measure(name: &str, slack: f64, idle_threads: bool) {
         let gpu = Arc::new(SimGpu::new(Profile::named("a100-80g").expect("built in")));
         let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).expect("a stream");
         let pool = Pool::new(gpu).expect("a pool");
-        pool.set_config(PoolConfig { slack, ..pool.config() }).expect("good settings");
+        pool.set_config(PoolConfig { slack, enable_defrag: false, ..pool.config() })
+            .expect("good settings");
         let calls = if idle_threads {
             beside_idle_threads(&pool, stream, || replace_random(&pool, stream))
         } else {

@@ -136,7 +136,8 @@ impl Replay<'_> {
 
 fn with_slack(driver: Arc<dyn Driver>, slack: f64) -> Pool {
     let pool = Pool::new(driver).expect("an empty device");
-    pool.set_config(PoolConfig { slack, ..PoolConfig::default() }).expect("a right slack");
+    pool.set_config(PoolConfig { slack, enable_defrag: false, ..PoolConfig::default() })
+        .expect("a right slack");
     pool
 }
 

@@ -100,7 +100,9 @@ pub(super) struct State {
     /// Ranges of a capture that another stream has freed: they wait for the capture's end.
     withheld: Vec<NodeId>,
     used_bytes: u64,
-    peak_used_bytes: u64,
+    /// What users held of that when somebody last looked: before new memory is thought of.
+    live_bytes: u64,
+    peak_live_bytes: u64,
     reserved_bytes: u64,
     peak_reserved_bytes: u64,
     /// What trimming leaves.
@@ -192,7 +194,8 @@ impl Back {
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,
-                peak_used_bytes: 0,
+                live_bytes: 0,
+                peak_live_bytes: 0,
                 reserved_bytes: 0,
                 peak_reserved_bytes: 0,
                 keep_bytes: 0,
@@ -356,6 +359,13 @@ impl Back {
     /// Trimming leaves this much.
     pub(super) fn set_keep_bytes(&self, bytes: u64) {
         self.state.lock().keep_bytes = bytes;
+    }
+
+    /// Users hold so much of what is used. `None`: nobody counts, and all of it may be theirs.
+    pub(super) fn set_live_bytes(&self, bytes: Option<u64>) {
+        let mut state = self.state.lock();
+        state.live_bytes = bytes.unwrap_or(state.used_bytes);
+        state.peak_live_bytes = state.peak_live_bytes.max(state.live_bytes);
     }
 
     /// Whether new memory for `bytes` would keep the pool within its slack.

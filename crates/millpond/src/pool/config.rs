@@ -37,7 +37,7 @@ pub struct PoolConfig {
     pub global_cache_max_blocks: usize,
     /// Blocks that go from a slab or the global cache to a thread cache at a time.
     pub batch_alloc_count: usize,
-    /// How much more than the peak of what was in use may be reserved before pages are moved instead: 0.1 is ten percent.
+    /// How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
     pub slack: f64,
     /// Blocks larger than this are the driver's own allocations, as if there were no pool. `None`: all blocks are the pool's.
     pub direct_above_bytes: Option<usize>,
@@ -61,7 +61,7 @@ impl Default for PoolConfig {
             thread_cache_max_bytes: 64 << 20,
             global_cache_max_blocks: 1024,
             batch_alloc_count: 16,
-            slack: 0.1,
+            slack: 0.15,
             direct_above_bytes: None,
             defrag_threshold: 0.3,
             defrag_interval_ms: 5000,

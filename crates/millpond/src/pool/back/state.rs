@@ -66,7 +66,7 @@ impl State {
 
     /// Whether new memory for `bytes` would keep the pool within its slack.
     pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
-        let peak = self.peak_used_bytes.max(self.used_bytes + bytes);
+        let peak = self.peak_live_bytes.max(self.live_bytes + bytes);
         let bytes = bytes.max(self.grows_by_bytes);
         (self.reserved_bytes + bytes) as f64 <= peak as f64 * (1.0 + self.slack)
     }
@@ -178,12 +178,11 @@ impl State {
     /// What may be reserved follows from now on from what is reserved, not from what was once used.
     pub(in crate::pool) fn forget_peak(&mut self) {
         let within_slack = (self.reserved_bytes as f64 / (1.0 + self.slack)) as u64;
-        self.peak_used_bytes = self.used_bytes.max(within_slack.min(self.peak_used_bytes));
+        self.peak_live_bytes = self.live_bytes.max(within_slack.min(self.peak_live_bytes));
     }
 
     pub(super) fn count_used(&mut self, bytes: u64) {
         self.used_bytes += bytes;
-        self.peak_used_bytes = self.peak_used_bytes.max(self.used_bytes);
     }
 
     /// Pages that may go without reserving less than is to be kept.

@@ -471,6 +471,8 @@ impl Inner {
             }
         }
         Self::served_by(&self.served.device);
+        let counted = self.settings.counts().then(|| self.live_bytes() as u64);
+        self.back.set_live_bytes(counted);
         self.borrow_pages(wanted.bytes);
         let out_of_memory = |answer: &DriverResult<Placed>| {
             answer.as_ref().is_err_and(DriverError::is_out_of_memory)
