@@ -422,13 +422,19 @@ impl ThreadCache {
         unsafe { self.stacks.as_reclaimer(take) }
     }
 
-    /// Takes the blocks of their own, whoever the caller is: few, and most of the bytes. As [`take_all`](Self::take_all), the
-    /// caller holds the pool's list of caches.
-    pub(super) fn take_all_large(&self) -> Vec<u64> {
+    /// Takes blocks of their own, the largest first, whoever the caller is: they are few, and most of the bytes. As
+    /// [`take_all`](Self::take_all), the caller holds the pool's list of caches.
+    pub(super) fn take_some_large(&self, most: usize) -> Vec<u64> {
         let take = |stacks: &mut Stacks| {
-            stacks.large_bytes = 0;
-            let cached = stacks.large.iter_mut().flat_map(|list| list.drain(..));
-            cached.map(|cached| cached.offset).collect()
+            let mut offsets = Vec::with_capacity(most);
+            for list in stacks.large.iter_mut().rev() {
+                let staying = list.len().saturating_sub(most - offsets.len());
+                for cached in list.drain(staying..) {
+                    stacks.large_bytes -= cached.bytes;
+                    offsets.push(cached.offset);
+                }
+            }
+            offsets
         };
         // SAFETY: as in `take_all`.
         unsafe { self.stacks.as_reclaimer(take) }
