@@ -10,6 +10,7 @@ use crate::driver::{
 };
 use crate::pool::back::{Placed, Reach, Taker, Wanted, avoiding_captures};
 use crate::pool::bins::STEP_BYTES;
+use crate::pool::config::aligned_to;
 use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::{Use, in_steps};
 use crate::pool::middle::Batch;
@@ -122,7 +123,7 @@ impl Inner {
         const LARGE: std::ops::RangeInclusive<usize> =
             LARGEST_BYTES + 1..=LARGEST_CACHED_BYTES as usize;
         let alignment = self.settings.alignment();
-        let aligned = bytes.checked_next_multiple_of(alignment)?;
+        let aligned = self.settings.aligned(bytes)?;
         if !LARGE.contains(&aligned) {
             return None;
         }
@@ -269,7 +270,7 @@ impl Inner {
         /// More than any device addresses, and little enough to be rounded and added up.
         const MOST_BYTES: u64 = 1 << 50;
         let alignment = self.settings.alignment();
-        let aligned = bytes.checked_next_multiple_of(alignment);
+        let aligned = aligned_to(bytes, alignment);
         if let Some(aligned) = aligned.filter(|aligned| *aligned <= LARGEST_BYTES) {
             return Ok(Shape::OfSlab(Class::of(aligned)));
         }
