@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use millpond::Resource;
-use millpond::driver::{Driver, DriverResult};
-use millpond::pool::Pool;
+use millpond::driver::Driver;
+use millpond::pool::{Pool, PoolConfig};
 use millpond::resource::Direct;
 use millpond_sim::{Profile, SimGpu};
 
@@ -29,7 +29,7 @@ pub(crate) struct Allocator {
 ///
 /// A resource of Millpond is one line: its name, and `millpond("name", profile, Type::new)`.
 pub(crate) const ALLOCATORS: &[Allocator] = &[
-    Allocator { name: "pool", make: |profile| millpond("pool", profile, Pool::new) },
+    Allocator { name: "pool", make: |profile| millpond("pool", profile, pool) },
     Allocator {
         name: "direct",
         make: |profile| millpond("direct", profile, |driver| Ok(Direct::new(driver))),
@@ -42,11 +42,16 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
     Allocator { name: "nothing", make: |_| Ok(Box::new(Shared(Nothing))) },
 ];
 
+/// A pool with the settings of the environment.
+fn pool(driver: Arc<dyn Driver>) -> Result<Pool> {
+    Ok(Pool::with_config(driver, PoolConfig::from_env()?)?)
+}
+
 /// A resource on a simulated GPU that it shares with nobody.
 fn millpond<R: Resource + 'static>(
     name: &'static str,
     profile: &Profile,
-    make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<R>,
+    make: impl FnOnce(Arc<dyn Driver>) -> Result<R>,
 ) -> Result<Box<dyn Runner>> {
     let gpu = Arc::new(SimGpu::new(profile.clone()));
     Ok(Box::new(Shared(OnStreams::new(name, gpu, make)?)))

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use anyhow::Result;
-use millpond::driver::{DevicePtr, Driver, DriverResult, Stream, StreamFlags};
+use millpond::driver::{DevicePtr, Driver, Stream, StreamFlags};
 use millpond::resource::Resource;
 
 use super::subject::{StreamNumber, Subject, give_up};
@@ -28,7 +28,7 @@ impl<R: Resource> OnStreams<R> {
     pub(crate) fn new(
         name: &'static str,
         driver: Arc<dyn Driver>,
-        make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<R>,
+        make: impl FnOnce(Arc<dyn Driver>) -> Result<R>,
     ) -> Result<OnStreams<R>> {
         let stream = || driver.create_stream(StreamFlags::NON_BLOCKING);
         let streams = [stream()?, stream()?];

@@ -141,6 +141,14 @@ impl PoolConfig {
         )
     }
 
+    /// The settings that `MILLPOND_CONF` names, `key:value,key:value`; the defaults for all others.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, named.
+    pub fn from_env() -> Result<PoolConfig, ConfigError> {
+        std::env::var(CONF).unwrap_or_default().parse()
+    }
+
     /// Changes one setting, given as text.
     fn set(&mut self, field: &str, value: &str) -> Result<(), ConfigError> {
         fn read<T: FromStr>(field: &str, value: &str, what: &str) -> Result<T, ConfigError> {
@@ -179,6 +187,9 @@ impl PoolConfig {
         Ok(())
     }
 }
+
+/// The environment variable that settings come from.
+const CONF: &str = "MILLPOND_CONF";
 
 /// The names of all settings.
 const FIELDS: [&str; 12] = [
