@@ -20,6 +20,7 @@ mod back;
 mod background;
 mod bins;
 mod config;
+mod counters;
 #[allow(unsafe_code)]
 mod fork;
 #[allow(unsafe_code)]

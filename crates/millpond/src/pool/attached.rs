@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use super::counters::Counters;
 use super::inner::Inner;
 use super::points::StreamSlot;
-use super::thread_cache::{Counters, ThreadCache, forget_last, set_last};
+use super::thread_cache::{ThreadCache, forget_last, set_last};
 use crate::driver::Stream;
 
 /// The caches of one thread in one pool.

@@ -6,9 +6,11 @@ mod defragment;
 mod explain;
 mod free;
 mod notes;
+mod range;
 mod reclaim;
 mod regions;
 mod reserve;
+mod shape;
 mod snapshot;
 
 use std::collections::HashSet;
@@ -22,13 +24,14 @@ use self::notes::Notes;
 use self::regions::Regions;
 use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
+use super::counters::{Counters, Counting};
 use super::fork::Process;
 use super::headers::Tag;
 use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::Order;
 use super::stats::PoolStats;
-use super::thread_cache::{Counters, Counting, HoldsCaches, ThreadCache};
+use super::thread_cache::{HoldsCaches, ThreadCache};
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
 use crate::resource::Direct;
 

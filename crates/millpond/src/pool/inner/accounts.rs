@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BelongsTo, Caches, Inner};
+use crate::pool::counters::Counters;
 use crate::pool::headers::{Block, Kind};
 use crate::pool::stats::PoolStats;
-use crate::pool::thread_cache::Counters;
 use crate::resource::{Resource, Usage};
 
 impl Inner {

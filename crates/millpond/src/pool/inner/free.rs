@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 
 use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
+use crate::pool::counters::Counting;
 use crate::pool::headers::{Block, Kind, Tag, Word};
 use crate::pool::inbox::Left;
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{Counting, Entry, Parcel, RemoteFree, ThreadCache, with_last};
+use crate::pool::thread_cache::{Entry, Parcel, RemoteFree, ThreadCache, with_last};
 use crate::resource::{FreeError, Resource};
 
 /// Blocks of their own that go to the back under one lock.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Inner, Keep};
 use crate::driver::DriverResult;
+use crate::pool::counters::Counters;
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
-use crate::pool::thread_cache::{Counters, Entry, ThreadCache};
+use crate::pool::thread_cache::{Entry, ThreadCache};
 
 impl Inner {
     pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {

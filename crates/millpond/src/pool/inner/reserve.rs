@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::allocate::{Patience, Shape};
+use super::allocate::Patience;
+use super::shape::Shape;
 use super::{BelongsTo, Inner};
 use crate::driver::DriverResult;
 use crate::pool::back::Taker;
