@@ -147,10 +147,10 @@ impl Streams {
         self.order
     }
 
-    /// The capture is over and its work done: from now on these are streams like any others.
+    /// The capture is over and its graph's work done: from now on these are streams like any others. What was freed on them
+    /// since, by work of its own, is waited for like anything else.
     pub(super) fn end_capture(&mut self) {
         self.order = Order::Events;
-        self.all_passed();
     }
 
     /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
@@ -351,6 +351,22 @@ impl Streams {
             }
         }
         Ok(())
+    }
+
+    /// An event to wait for, if these points have not passed.
+    pub(super) fn event_before(
+        &mut self,
+        points: &Points,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<Event>> {
+        for point in points.iter() {
+            if !self.has_passed(point)
+                && let Some(event) = self.event_of(point, driver)?
+            {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
     }
 
     fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {

@@ -488,15 +488,16 @@ pub(super) fn with_last<T>(
     if differs != 0 {
         return None;
     }
-    // SAFETY: the number is of the pool that `pool` borrows and was never another's, so `set_last` was called with a
+    // SAFETY: numbers are never another pool's: this one is or was that of the pool that `pool` borrows, so `set_last` was called with a
     // cache and counters that this pool holds, and keeps until it is dropped.
     let (cache, counters) = unsafe { (&*last.cache, last.counters.as_ref()) };
     run(cache, Counting(counters))
 }
 
-/// What `with_last` is to use from now on in this thread.
+/// What `with_last` is to use from now on in this thread, while the pool is known by this number.
 pub(super) fn set_last(
     pool: &impl HoldsCaches,
+    number: u64,
     stream: Stream,
     epoch: u64,
     cache: &Arc<ThreadCache>,
@@ -504,7 +505,7 @@ pub(super) fn set_last(
 ) {
     assert!(pool.holds(cache, counters), "a pool's caches are its own");
     let (cache, counters) = (Arc::as_ptr(cache), counters.map_or(ptr::null(), Arc::as_ptr));
-    let used = Last { pool: pool.number(), stream, epoch, cache, counters };
+    let used = Last { pool: number, stream, epoch, cache, counters };
     LAST.with(|last| last[place_of(stream)].set(used));
 }
 

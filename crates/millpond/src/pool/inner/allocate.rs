@@ -17,7 +17,7 @@ use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
 use crate::pool::{attached, scope};
-use crate::resource::{AllocError, Resource};
+use crate::resource::{ALIGNMENT, AllocError, Resource};
 
 /// Whether a request may wait for the driver, for another stream, or for whoever maps memory at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,10 @@ impl Inner {
     ) -> Result<DevicePtr, AllocError> {
         let shape = self.shape_of(bytes)?;
         let cache = attached.map(|(cache, _)| cache);
-        if bytes > self.settings.direct_above() {
+        // The driver aligns no better than the default; regions and captures have memory of their own kind.
+        let may_be_direct =
+            self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
+        if bytes > self.settings.direct_above() && may_be_direct {
             return self.allocate_direct(bytes, taker.handle, attached, patience);
         }
         let came_back = cache
@@ -296,9 +299,8 @@ impl Inner {
                     || patience == Patience::Some && self.back.can_wait_for(&batch.points))
         };
         if may_use(&batch) {
-            if batch.from_global {
-                Self::served_by(&self.served.global);
-            }
+            let tier = if batch.from_global { &self.served.global } else { &self.served.reuse };
+            Self::served_by(tier);
             return Ok(Some(batch));
         }
         let entries = middle.take_reserved_small(class, most);

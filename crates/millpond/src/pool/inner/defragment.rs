@@ -120,6 +120,10 @@ impl Inner {
 
     /// Wakes the background if too much of what is reserved is nobody's.
     pub(super) fn look_at_fragmentation(&self) {
+        // A forked child's pool has no background.
+        if self.process.is_child() {
+            return;
+        }
         if self.belongs_to != BelongsTo::Pool || self.fragmentation_seen.load(Ordering::Relaxed) {
             return;
         }
