@@ -30,6 +30,8 @@ mod release;
 mod segment;
 mod sizes;
 mod stream_ids;
+#[cfg(debug_assertions)]
+mod valid;
 
 use std::sync::Arc;
 
@@ -125,6 +127,8 @@ impl Resource for PyTorchCaching {
 
     fn usage(&self) -> Usage {
         let allocator = self.allocator.lock();
+        #[cfg(debug_assertions)]
+        allocator.assert_valid();
         Usage {
             largest_free_bytes: allocator.books.largest_request(&allocator.config),
             driver_calls: self.driver.calls(),

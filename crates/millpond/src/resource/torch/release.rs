@@ -209,7 +209,7 @@ impl Allocator {
                 unreachable!("only expandable segments have unmapped blocks")
             };
             segment.sweep(ptr..ptr.offset(bytes), &self.driver, &mut self.usage);
-            let is_unused = bytes == segment.bytes && segment.is_empty();
+            let is_unused = bytes == segment.bytes && segment.memory_bytes() == 0;
             if is_unused && segment.destroy(&self.driver, &mut self.usage).is_ok() {
                 self.books.unlist(ptr);
                 self.books.blocks.remove(&ptr);

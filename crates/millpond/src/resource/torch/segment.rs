@@ -188,9 +188,9 @@ impl Expandable {
         }
     }
 
-    /// Whether there is memory anywhere.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pages.iter().all(|page| page.memory.is_none())
+    /// What it has of the driver.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.pages.iter().filter(|page| page.memory.is_some()).count() * self.page_bytes
     }
 
     /// Gives everything back.
