@@ -36,7 +36,7 @@ conformance!(
     torch_every_setting,
     |driver| {
         let settings = "max_split_size_mb:20,roundup_power2_divisions:4,\
-            garbage_collection_threshold:0.5,per_process_memory_fraction:1";
+            garbage_collection_threshold:0.5,per_process_memory_fraction:0.99";
         let config = settings.parse().expect("right settings");
         Ok(PyTorchCaching::with_config(driver, config).expect("right settings"))
     },

@@ -174,7 +174,7 @@ fn a_fraction_limits_what_is_reserved() {
 #[test]
 fn segments_unused_for_long_are_collected() {
     let gpu = gpu(0);
-    let torch = torch(&gpu, "garbage_collection_threshold:0.4,per_process_memory_fraction:1.0");
+    let torch = torch(&gpu, "garbage_collection_threshold:0.4,per_process_memory_fraction:0.99");
     let own = stream(&gpu);
     let old = torch.allocate(60 * MIB, own).unwrap();
     torch.deallocate(old, 60 * MIB, own).unwrap();
@@ -229,6 +229,16 @@ fn an_expandable_segment_grows_at_its_end() {
     torch.deallocate(fourth, 60 * MIB, own).unwrap();
     torch.trim();
     assert_eq!(gpu.held().reservations, 0);
+}
+
+#[test]
+fn what_an_expandable_segment_cannot_map_goes_back_at_once() {
+    let gpu = gpu(0);
+    let torch = torch(&gpu, "expandable_segments:True");
+    // There are addresses for it, but not the memory.
+    assert!(torch.allocate(270 * MIB, stream(&gpu)).unwrap_err().is_out_of_memory());
+    assert_eq!(torch.usage().reserved_bytes, 0);
+    assert!(gpu.calls(Call::Create) > 1);
 }
 
 /// A device without virtual memory management has plain segments instead, as in PyTorch.

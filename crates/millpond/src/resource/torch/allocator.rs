@@ -24,7 +24,7 @@ pub(super) struct Allocator {
     pub(super) segments: BTreeMap<DevicePtr, Segment>,
     pub(super) events: Events,
     pub(super) usage: Usage,
-    /// The most that may be reserved, and whether that was asked for.
+    /// The most that may be reserved, where less than all was asked for.
     pub(super) allowed_bytes: Option<usize>,
     streams: StreamIds,
 }
@@ -45,7 +45,7 @@ impl Allocator {
             && PoolKind::Small.page_bytes().is_multiple_of(device.granularity_bytes);
         let allowed = |share: f64| (share * device.capacity_bytes as f64) as usize;
         Allocator {
-            allowed_bytes: config.memory_fraction.map(allowed),
+            allowed_bytes: config.memory_fraction.filter(|share| *share < 1.0).map(allowed),
             streams: StreamIds::new(&driver),
             driver,
             config,

@@ -30,7 +30,7 @@ pub struct TorchConfig {
     pub max_non_split_rounding_bytes: usize,
     /// `garbage_collection_threshold`: once this share of the allowed memory is reserved, unused segments are given back, the
     /// longest unused first, before more is taken. Between 0 and 1; `None`, the default: never. As in PyTorch it has no effect
-    /// unless [`memory_fraction`](Self::memory_fraction) is set, too.
+    /// unless [`memory_fraction`](Self::memory_fraction) is below 1.
     pub garbage_collection_threshold: Option<f64>,
     /// `roundup_power2_divisions`: into how many steps each doubling of sizes is divided, by magnitude: below 2 MiB, below 4 MiB,
     /// and so on, and from 32 GiB. Powers of two; 0 and 1, the default is 0: multiples of 512 bytes.
@@ -38,8 +38,8 @@ pub struct TorchConfig {
     /// `expandable_segments`: one segment a stream and pool that grows by mapping pages, instead of many. Off by default, and
     /// without effect on devices without virtual memory management.
     pub expandable_segments: bool,
-    /// `per_process_memory_fraction`: the share of the device's memory that may be reserved. Between 0 and 1; `None`, the default:
-    /// all there is.
+    /// `per_process_memory_fraction`: the share of the device's memory that may be reserved. Between 0 and 1; `None`, the default,
+    /// and 1: all there is, which is then not counted.
     pub memory_fraction: Option<f64>,
 }
 
