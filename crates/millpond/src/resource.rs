@@ -5,12 +5,14 @@
 
 mod direct;
 mod error;
+mod torch;
 mod usage;
 
 use std::sync::Arc;
 
 pub use direct::Direct;
 pub use error::{AllocError, FreeError, OutOfMemory, Recoverable};
+pub use torch::{PyTorchCaching, TorchConfig, TorchConfigError};
 pub use usage::Usage;
 
 use crate::driver::{DevicePtr, Driver, Stream};
