@@ -5,12 +5,13 @@
 
 mod direct;
 mod error;
+mod shared;
 mod usage;
 
 use std::sync::Arc;
 
 pub use direct::Direct;
-pub use error::{AllocError, FreeError, OutOfMemory, Recoverable};
+pub use error::{AllocError, FreeError, OutOfMemory, OverLimit, Recoverable};
 pub use usage::Usage;
 
 use crate::driver::{DevicePtr, Driver, Stream};
