@@ -54,17 +54,26 @@ fn telling_frames(text: &str) -> Vec<String> {
             }
         }
     }
-    let is_below = |frame: &String| {
-        let frame = frame.trim_start_matches('<');
-        frame.starts_with("std::backtrace")
-            || frame.starts_with("millpond::adaptor::")
-            || frame.starts_with("millpond::resource::shared::")
-            || frame.starts_with("alloc::") && frame.contains("millpond::resource::Resource")
-    };
     let first = frames.iter().position(|frame| !is_below(frame)).unwrap_or(0);
     let is_above = |frame: &String| frame.contains("__rust_begin_short_backtrace");
     let last = frames.iter().position(is_above).unwrap_or(frames.len());
     frames.drain(first..last.max(first)).collect()
+}
+
+/// Whether a frame is between a user's call and this module. Inlined functions go by their file, the others by their name.
+fn is_below(frame: &str) -> bool {
+    const NAMES: [&str; 5] = [
+        "std::backtrace",
+        "core::",
+        "alloc::",
+        "millpond::adaptor::",
+        "millpond::resource::shared::",
+    ];
+    const FILES: [&str; 3] =
+        [" at /rustc/", "/millpond/src/adaptor/", "/millpond/src/resource/shared.rs"];
+    let name = frame.trim_start_matches('<');
+    NAMES.iter().any(|start| name.starts_with(start))
+        || FILES.iter().any(|file| frame.contains(file))
 }
 
 #[cfg(test)]
@@ -75,6 +84,8 @@ mod tests {
     fn frames_that_are_always_there_are_left_out() {
         let text = "   0: std::backtrace::Backtrace::force_capture\n             at /rustc/x/backtrace.rs:1:2\n   \
                     1: millpond::adaptor::track::ledger::Ledger::allocated\n   \
+                    2: then<alloc::sync::Arc<x>>\n             at /rustc/x/library/core/src/bool.rs:66:24\n   \
+                    2: allocated\n             at /home/x/crates/millpond/src/adaptor/track/ledger.rs:129:23\n   \
                     2: <millpond::adaptor::track::Track<R> as millpond::resource::Resource>::allocate\n   \
                     3: trainer::load_weights\n             at ./src/trainer.rs:17:9\n   4: trainer::main\n   \
                     5: std::sys::backtrace::__rust_begin_short_backtrace\n   6: main\n";
