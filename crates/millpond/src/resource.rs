@@ -5,13 +5,14 @@
 
 mod direct;
 mod error;
+mod shared;
 mod torch;
 mod usage;
 
 use std::sync::Arc;
 
 pub use direct::Direct;
-pub use error::{AllocError, FreeError, OutOfMemory, Recoverable};
+pub use error::{AllocError, FreeError, OutOfMemory, OverLimit, Recoverable};
 pub use torch::{PyTorchCaching, TorchConfig, TorchConfigError};
 pub use usage::Usage;
 
