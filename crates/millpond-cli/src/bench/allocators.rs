@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use millpond::Resource;
-use millpond::driver::{Driver, DriverResult};
+use millpond::driver::Driver;
 use millpond::pool::Pool;
-use millpond::resource::Direct;
+use millpond::resource::{Async, BestFit, Bfc, Direct};
 use millpond_sim::{Profile, SimGpu};
 
 use super::host_malloc_ffi::{Jemalloc, Mimalloc, SystemMalloc};
@@ -32,8 +32,11 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
     Allocator { name: "pool", make: |profile| millpond("pool", profile, Pool::new) },
     Allocator {
         name: "direct",
-        make: |profile| millpond("direct", profile, |driver| Ok(Direct::new(driver))),
+        make: |profile| millpond("direct", profile, |driver| anyhow::Ok(Direct::new(driver))),
     },
+    Allocator { name: "async", make: |profile| millpond("async", profile, Async::new) },
+    Allocator { name: "bestfit", make: |profile| millpond("bestfit", profile, BestFit::new) },
+    Allocator { name: "bfc", make: |profile| millpond("bfc", profile, Bfc::new) },
     Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
     Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
     Allocator { name: "system", make: |_| Ok(Box::new(Shared(SystemMalloc))) },
@@ -43,11 +46,14 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
 ];
 
 /// A resource on a simulated GPU that it shares with nobody.
-fn millpond<R: Resource + 'static>(
+fn millpond<R: Resource + 'static, E>(
     name: &'static str,
     profile: &Profile,
-    make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<R>,
-) -> Result<Box<dyn Runner>> {
+    make: impl FnOnce(Arc<dyn Driver>) -> Result<R, E>,
+) -> Result<Box<dyn Runner>>
+where
+    anyhow::Error: From<E>,
+{
     let gpu = Arc::new(SimGpu::new(profile.clone()));
     Ok(Box::new(Shared(OnStreams::new(name, gpu, make)?)))
 }

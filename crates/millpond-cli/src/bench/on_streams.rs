@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use anyhow::Result;
-use millpond::driver::{DevicePtr, Driver, DriverResult, Stream, StreamFlags};
+use millpond::driver::{DevicePtr, Driver, Stream, StreamFlags};
 use millpond::resource::Resource;
 
 use super::subject::{StreamNumber, Subject, give_up};
@@ -25,11 +25,14 @@ impl<R> Clone for OnStreams<R> {
 
 impl<R: Resource> OnStreams<R> {
     /// The resource that `make` makes on this driver.
-    pub(crate) fn new(
+    pub(crate) fn new<E>(
         name: &'static str,
         driver: Arc<dyn Driver>,
-        make: impl FnOnce(Arc<dyn Driver>) -> DriverResult<R>,
-    ) -> Result<OnStreams<R>> {
+        make: impl FnOnce(Arc<dyn Driver>) -> Result<R, E>,
+    ) -> Result<OnStreams<R>>
+    where
+        anyhow::Error: From<E>,
+    {
         let stream = || driver.create_stream(StreamFlags::NON_BLOCKING);
         let streams = [stream()?, stream()?];
         Ok(OnStreams { name, resource: Arc::new(make(driver)?), streams })
