@@ -1,7 +1,10 @@
 //! Every resource, through the conformance suite, with what it promises.
 
+use std::sync::Arc;
+
+use millpond::Driver;
 use millpond::driver::{Call, DriverError, DriverErrorKind, DriverResult};
-use millpond::resource::{AllocError, Async, BestFit, Bfc, Direct, MakeError};
+use millpond::resource::{AllocError, Arena, ArenaConfig, Async, BestFit, Bfc, Direct, MakeError};
 use millpond_tests::conformance;
 use millpond_tests::conformance::Promises;
 
@@ -24,7 +27,22 @@ const DIRECT: Promises = Promises {
 /// The driver prefers new memory to waiting for another stream.
 const ASYNC: Promises = Promises { reuses_across_streams: false, ..DIRECT };
 
+/// What it has it keeps.
+const ARENA: Promises = Promises { returns_upstream: false, ..DIRECT };
+
+fn arena_of(driver: Arc<dyn Driver>, bytes: usize) -> Result<Arena, MakeError> {
+    let upstream = Arc::new(Direct::new(driver));
+    Arena::with_config(upstream, ArenaConfig { arena_bytes: Some(bytes) })
+}
+
 conformance!(direct, |driver| Ok(Direct::new(driver)), DIRECT, 10_000);
 conformance!(async_pool, |driver| made(Async::new(driver)), ASYNC);
 conformance!(best_fit, |driver| made(BestFit::new(driver)), DIRECT);
 conformance!(bfc, |driver| made(Bfc::new(driver)), DIRECT);
+// Most of the device, so that coalescing can be seen; and half of it, which is what it takes unless told otherwise.
+conformance!(arena, |driver| made(arena_of(driver, 240 << 20)), ARENA);
+conformance!(
+    arena_of_half,
+    |driver| made(Arena::new(driver)),
+    Promises { coalesces: false, ..ARENA }
+);

@@ -3,6 +3,7 @@
 //! A [`Resource`] hands out blocks on streams and takes them back. Resources stack: one may take its
 //! memory from another. Every resource passes the same conformance suite, with the promises it makes.
 
+mod arena;
 mod async_pool;
 mod best_fit;
 mod bfc;
@@ -17,6 +18,7 @@ mod usage;
 
 use std::sync::Arc;
 
+pub use arena::{Arena, ArenaConfig};
 pub use async_pool::{Async, AsyncConfig};
 pub use best_fit::{BestFit, BestFitConfig};
 pub use bfc::{Bfc, BfcConfig};

@@ -6,7 +6,7 @@ use anyhow::Result;
 use millpond::Resource;
 use millpond::driver::Driver;
 use millpond::pool::Pool;
-use millpond::resource::{Async, BestFit, Bfc, Direct};
+use millpond::resource::{Arena, Async, BestFit, Bfc, Direct};
 use millpond_sim::{Profile, SimGpu};
 
 use super::host_malloc_ffi::{Jemalloc, Mimalloc, SystemMalloc};
@@ -37,6 +37,7 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
     Allocator { name: "async", make: |profile| millpond("async", profile, Async::new) },
     Allocator { name: "bestfit", make: |profile| millpond("bestfit", profile, BestFit::new) },
     Allocator { name: "bfc", make: |profile| millpond("bfc", profile, Bfc::new) },
+    Allocator { name: "arena", make: |profile| millpond("arena", profile, Arena::new) },
     Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
     Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
     Allocator { name: "system", make: |_| Ok(Box::new(Shared(SystemMalloc))) },

@@ -37,6 +37,12 @@ impl<T> LiveBlocks<T> {
         self.usage.block_allocated(asked_bytes);
     }
 
+    /// Whether this is a block that was asked for with this size.
+    #[inline]
+    pub(super) fn is_block(&self, ptr: DevicePtr, bytes: usize) -> bool {
+        self.blocks.get(&ptr).is_some_and(|live| live.asked_bytes == bytes)
+    }
+
     /// What is known of a block that is to be freed with this size.
     #[inline]
     pub(super) fn check(&self, ptr: DevicePtr, bytes: usize) -> Result<&T, FreeError> {
@@ -71,6 +77,15 @@ impl<T> LiveBlocks<T> {
         let live = self.blocks.remove(&ptr).expect("was checked");
         self.usage.block_freed(live.asked_bytes);
         live.what
+    }
+
+    /// Takes out all blocks that begin in a range, with the sizes they were asked for. Looks at every block.
+    pub(super) fn take_within(&mut self, start: u64, bytes: u64) -> Vec<(DevicePtr, usize, T)> {
+        let range = start..start + bytes;
+        let taken = self.blocks.extract_if(|ptr, _| range.contains(&ptr.0));
+        let taken: Vec<_> = taken.map(|(ptr, live)| (ptr, live.asked_bytes, live.what)).collect();
+        taken.iter().for_each(|(_, asked_bytes, _)| self.usage.block_freed(*asked_bytes));
+        taken
     }
 
     /// Live bytes and blocks, and their peak; nothing else is filled in.

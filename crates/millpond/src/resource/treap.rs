@@ -166,6 +166,55 @@ impl Treap {
         found
     }
 
+    /// The first node that weighs at least so much.
+    #[inline]
+    pub(super) fn first_weighing(&self, root: Root, weight: u64) -> Option<NodeId> {
+        let weighs = |id: NodeId| id != NONE && self.nodes[id as usize].greatest >= weight;
+        if !weighs(root.0) {
+            return None;
+        }
+        let mut at = root.0;
+        loop {
+            let node = &self.nodes[at as usize];
+            if weighs(node.left) {
+                at = node.left;
+            } else if node.weight >= weight {
+                return Some(at);
+            } else {
+                at = node.right;
+            }
+        }
+    }
+
+    /// The greatest weight in a set, or 0.
+    pub(super) fn greatest(&self, root: Root) -> u64 {
+        if root.is_empty() { 0 } else { self.nodes[root.0 as usize].greatest }
+    }
+
+    /// The key and the weight of a node.
+    #[inline]
+    pub(super) fn get(&self, id: NodeId) -> (Key, u64) {
+        let Node { key, weight, .. } = self.nodes[id as usize];
+        (key, weight)
+    }
+
+    /// Gives a node of a set another key and weight. It must stay between its neighbours.
+    #[inline]
+    pub(super) fn change(&mut self, root: Root, id: NodeId, key: Key, weight: u64) {
+        let old = std::mem::replace(&mut self.nodes[id as usize].key, key);
+        self.nodes[id as usize].weight = weight;
+        self.reweigh(root.0, id, old);
+    }
+
+    fn reweigh(&mut self, at: NodeId, id: NodeId, key: Key) {
+        if at != id {
+            let node = &self.nodes[at as usize];
+            let below = if key < node.key { node.left } else { node.right };
+            self.reweigh(below, id, key);
+        }
+        self.weigh(at);
+    }
+
     /// The last node whose key is less than this.
     #[inline]
     pub(super) fn last_before(&self, root: Root, key: Key) -> Option<NodeId> {
@@ -212,7 +261,25 @@ mod tests {
             let before = model.range(..key).next_back().map(|(_, id)| *id);
             assert_eq!(treap.first_from(root, key), from);
             assert_eq!(treap.last_before(root, key), before);
+            let heavy = rng.u64(..60);
+            let first = model.iter().find(|(key, _)| key.0 >= heavy).map(|(_, id)| *id);
+            assert_eq!(treap.first_weighing(root, heavy), first);
+            let greatest = model.last_key_value().map_or(0, |(key, _)| key.0);
+            assert_eq!(treap.greatest(root), greatest);
             assert_eq!(root.is_empty(), model.is_empty());
         }
+    }
+
+    #[test]
+    fn a_changed_node_weighs_what_it_was_given() {
+        let (mut treap, mut root) = (Treap::default(), Root::EMPTY);
+        for id in 0..100 {
+            treap.insert(&mut root, id, (u64::from(id) * 10, 0), 1);
+        }
+        treap.change(root, 37, (375, 0), 5);
+        assert_eq!(treap.first_weighing(root, 2), Some(37));
+        assert_eq!(treap.first_from(root, (371, 0)), Some(37));
+        treap.change(root, 37, (370, 0), 0);
+        assert_eq!((treap.first_weighing(root, 2), treap.greatest(root)), (None, 1));
     }
 }
