@@ -1,8 +1,23 @@
 //! Every resource, through the conformance suite, with what it promises.
 
-use millpond::resource::{Direct, PyTorchCaching, TorchConfig};
+use std::sync::Arc;
+
+use millpond::Driver;
+use millpond::driver::{Call, DriverError, DriverErrorKind, DriverResult};
+use millpond::resource::{
+    AllocError, Arena, ArenaConfig, Async, BestFit, Bfc, Direct, MakeError, PyTorchCaching,
+    TorchConfig,
+};
 use millpond_tests::conformance;
 use millpond_tests::conformance::Promises;
+
+/// What the suite wants to know of a resource that could not be made.
+fn made<R>(made: Result<R, MakeError>) -> DriverResult<R> {
+    made.map_err(|error| match error {
+        MakeError::Driver(error) | MakeError::Memory(AllocError::Driver(error)) => error,
+        _ => DriverError::with_detail(Call::Alloc, DriverErrorKind::OutOfMemory, error.to_string()),
+    })
+}
 
 const DIRECT: Promises = Promises {
     coalesces: true,
@@ -11,6 +26,17 @@ const DIRECT: Promises = Promises {
     oom_complete: false,
     withstands_troubles: true,
 };
+
+/// The driver prefers new memory to waiting for another stream.
+const ASYNC: Promises = Promises { reuses_across_streams: false, ..DIRECT };
+
+/// What it has it keeps.
+const ARENA: Promises = Promises { returns_upstream: false, ..DIRECT };
+
+fn arena_of(driver: Arc<dyn Driver>, bytes: usize) -> Result<Arena, MakeError> {
+    let upstream = Arc::new(Direct::new(driver));
+    Arena::with_config(upstream, ArenaConfig { arena_bytes: Some(bytes) })
+}
 
 conformance!(direct, |driver| Ok(Direct::new(driver)), DIRECT, 10_000);
 
@@ -41,4 +67,15 @@ conformance!(
         Ok(PyTorchCaching::with_config(driver, config).expect("right settings"))
     },
     TORCH
+);
+
+conformance!(async_pool, |driver| made(Async::new(driver)), ASYNC);
+conformance!(best_fit, |driver| made(BestFit::new(driver)), DIRECT);
+conformance!(bfc, |driver| made(Bfc::new(driver)), DIRECT);
+// Most of the device, so that coalescing can be seen; and half of it, which is what it takes unless told otherwise.
+conformance!(arena, |driver| made(arena_of(driver, 240 << 20)), ARENA);
+conformance!(
+    arena_of_half,
+    |driver| made(Arena::new(driver)),
+    Promises { coalesces: false, ..ARENA }
 );

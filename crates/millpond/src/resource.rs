@@ -3,16 +3,29 @@
 //! A [`Resource`] hands out blocks on streams and takes them back. Resources stack: one may take its
 //! memory from another. Every resource passes the same conformance suite, with the promises it makes.
 
+mod arena;
+mod async_pool;
+mod best_fit;
+mod bfc;
 mod direct;
 mod error;
+mod frees;
+mod live_blocks;
+mod ordered;
 mod shared;
 mod torch;
+mod treap;
+mod upstream;
 mod usage;
 
 use std::sync::Arc;
 
+pub use arena::{Arena, ArenaConfig};
+pub use async_pool::{Async, AsyncConfig};
+pub use best_fit::{BestFit, BestFitConfig};
+pub use bfc::{Bfc, BfcConfig};
 pub use direct::Direct;
-pub use error::{AllocError, FreeError, OutOfMemory, OverLimit, Recoverable};
+pub use error::{AllocError, FreeError, MakeError, OutOfMemory, OverLimit, Recoverable};
 pub use torch::{PyTorchCaching, TorchConfig, TorchConfigError};
 pub use usage::Usage;
 

@@ -125,6 +125,32 @@ impl std::fmt::Display for Recoverable {
     }
 }
 
+/// Why a resource could not be made. Nothing is left behind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MakeError {
+    /// A setting is out of range, or contradicts another.
+    #[error("{setting} {remedy}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What is wrong with it, and what would be right.
+        remedy: String,
+    },
+    /// The memory that it begins with could not be had.
+    #[error(transparent)]
+    Memory(#[from] AllocError),
+    /// The driver refused.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+impl MakeError {
+    pub(crate) fn setting(setting: &'static str, remedy: impl Into<String>) -> MakeError {
+        MakeError::Setting { setting, remedy: remedy.into() }
+    }
+}
+
 /// Why a block could not be given back. It is still its owner's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
