@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
 use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
@@ -241,7 +241,7 @@ pub(super) struct Settings {
     alignment: AtomicUsize,
     direct_above: AtomicUsize,
     counts: AtomicBool,
-    all: RwLock<PoolConfig>,
+    all: Mutex<PoolConfig>,
 }
 
 impl Settings {
@@ -255,7 +255,7 @@ impl Settings {
             alignment: AtomicUsize::default(),
             direct_above: AtomicUsize::default(),
             counts: AtomicBool::default(),
-            all: RwLock::default(),
+            all: Mutex::default(),
         };
         settings.set(config);
         settings
@@ -273,11 +273,11 @@ impl Settings {
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
         self.counts.store(config.enable_stats, Ordering::Relaxed);
-        self.all.write().clone_from(config);
+        self.all.lock().clone_from(config);
     }
 
     pub(super) fn get(&self) -> PoolConfig {
-        self.all.read().clone()
+        self.all.lock().clone()
     }
 
     /// What one thread may keep for one stream.
