@@ -2,7 +2,7 @@
 //!
 //! A resource that is dropped flushes its log. But one in a `static`, or one that another thread holds, is never dropped when a
 //! program panics or exits. Then these do it: a panic hook, which runs before anything unwinds or aborts, and a value of
-//! each thread that has recorded something, which is dropped when the thread ends and also when it ends the program.
+//! each thread that has made a log or recorded something, which is dropped when the thread ends and also when it ends the program.
 //! Only a signal that nobody can catch is faster.
 
 use std::sync::{Arc, Once, Weak};
@@ -20,6 +20,7 @@ pub(super) fn promise(log: &Arc<Shared>) {
     open.retain(|log| log.strong_count() > 0);
     open.push(Arc::downgrade(log));
     drop(open);
+    this_thread();
     static HOOK: Once = Once::new();
     // A thread that panics may not change hooks: the next log will do it.
     if !std::thread::panicking() {

@@ -28,7 +28,7 @@ const PIECE_RECORDS: usize = 4096;
 /// A log of allocations and frees. Clones write into the same one; the last to go closes it.
 ///
 /// What was recorded is in the file, up to a millisecond later, and at once when it is [flushed](Self::flush), when the resource is
-/// dropped, when a thread panics, and when a thread that has recorded something ends or ends the program.
+/// dropped, when a thread panics, and when a thread that has made it or recorded something ends or ends the program.
 #[derive(Clone, Debug)]
 pub struct TraceLog {
     shared: Arc<Shared>,
@@ -177,16 +177,18 @@ impl Shared {
         if std::process::id() != self.process {
             return Ok(());
         }
-        let slow = || TraceFailure::Slow { log: Arc::clone(&self.name) };
-        let deadline = Instant::now() + PATIENCE;
-        let mut queue = self.queue.try_lock_until(deadline).ok_or_else(slow)?;
+        let start = Instant::now();
+        // Nobody waits or panics while he has it, so that a thread that panics can have it, too.
+        let mut queue = self.queue.lock();
         let target = queue.queued;
         while queue.written < target && queue.failure.is_none() {
+            let patience = PATIENCE.saturating_sub(start.elapsed());
+            if patience.is_zero() {
+                return Err(TraceFailure::Slow { log: Arc::clone(&self.name) });
+            }
             queue.hurry = true;
             self.wake.notify_one();
-            if self.progress.wait_until(&mut queue, deadline).timed_out() {
-                return Err(slow());
-            }
+            self.progress.wait_for(&mut queue, patience);
         }
         queue.failure.clone().map_or(Ok(()), Err)
     }
@@ -203,11 +205,11 @@ impl Shared {
             if queue.is_empty() {
                 return;
             }
-            let until = Instant::now() + GATHERING;
-            while !queue.hurry
-                && !queue.closed
-                && !self.wake.wait_until(&mut queue, until).timed_out()
-            {}
+            let start = Instant::now();
+            while !queue.hurry && !queue.closed && start.elapsed() < GATHERING {
+                let left = GATHERING.saturating_sub(start.elapsed());
+                self.wake.wait_for(&mut queue, left);
+            }
             queue.hurry = false;
             let pieces = queue.take();
             drop(queue);
