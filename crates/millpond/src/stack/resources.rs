@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entry::{Kind, OptionSpec, ResourceEntry};
 use super::options::Options;
 use crate::pool::{Pool, PoolConfig};
-use crate::resource::{Direct, PyTorchCaching};
+use crate::resource::Direct;
 
 /// All of them, in the order in which they are shown. A new one is one entry.
 pub static RESOURCES: &[ResourceEntry] = &[
@@ -14,12 +14,6 @@ pub static RESOURCES: &[ResourceEntry] = &[
         about: "thread caches over best fit in addresses, with physical pages that move",
         options: POOL_OPTIONS,
         make: |options, driver| Ok(Arc::new(Pool::with_config(driver, pool_config(options))?)),
-    },
-    ResourceEntry {
-        name: "torch",
-        about: "the policy of PyTorch's caching allocator, with its default settings",
-        options: &[],
-        make: |_, driver| Ok(Arc::new(PyTorchCaching::new(driver))),
     },
     ResourceEntry {
         name: "direct",
