@@ -47,29 +47,6 @@ fn unused_memory_goes_back_by_itself() {
     assert_no_findings(&gpu);
 }
 
-/// An allocation that finds too much lying about wakes the background, which otherwise would not look for an hour.
-#[test]
-fn too_much_unused_wakes_the_background() {
-    let gpu = gpu(0);
-    let stream = stream(&gpu);
-    let config = PoolConfig { defrag_interval_ms: 3_600_000, ..PoolConfig::default() };
-    let (watched, unwatched) = (pool(&gpu, config), pool(&gpu, alone()));
-    let before = [&watched, &unwatched].map(|pool| {
-        let blocks: Vec<_> = (0..40).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
-        for block in blocks {
-            pool.deallocate(block, MIB, stream).unwrap();
-        }
-        let before = pool.usage().largest_free_bytes;
-        // Nothing is live, and the thread's cache keeps what is reserved.
-        pool.allocate(100 * MIB, stream).unwrap();
-        before
-    });
-    eventually("what the cache kept has merged", || {
-        watched.usage().largest_free_bytes >= before[0] + 30 * MIB
-    });
-    assert!(unwatched.usage().largest_free_bytes < before[1] + 30 * MIB);
-}
-
 /// The background works while threads allocate and free, and harms nothing.
 #[test]
 fn the_background_disturbs_nobody() {
