@@ -9,11 +9,13 @@ use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Taker, Wanted, avoiding_captures};
+use crate::pool::config::{aligned_to, own_step};
 use crate::pool::counters::{Counters, Counting};
 use crate::pool::headers::{BlockWord, Tag, Word};
-use crate::pool::heap::{Use, in_steps};
+use crate::pool::heap::Use;
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
+use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
 use crate::pool::{attached, scope};
@@ -34,19 +36,35 @@ impl Inner {
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
         // Nothing, too, is not less than one byte.
-        if bytes.wrapping_sub(1) < LARGEST_BYTES
-            && let Some(ptr) = self.allocate_small_cached(bytes, stream)
-        {
-            return Ok(ptr);
+        let cached = if bytes.wrapping_sub(1) < LARGEST_BYTES {
+            self.allocate_small_cached(bytes, stream)
+        } else {
+            self.allocate_large_cached(bytes, stream)
+        };
+        match cached {
+            Some(ptr) => Ok(ptr),
+            None => self.allocate_slow(bytes, stream),
         }
-        self.allocate_slow(bytes, stream)
     }
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
     fn allocate_small_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
-        with_last(self, stream, self.epoch()?, |cache, counters| {
+        with_last(self, stream, self.epoch(), |cache, counters| {
             let offset = cache.take_small(self.settings.class_of(bytes)?, bytes)?;
+            counters.allocated(bytes);
+            Some(self.back.address_of(offset))
+        })
+    }
+
+    /// As [`allocate_small_cached`](Self::allocate_small_cached), for a block of its own.
+    #[inline(never)]
+    fn allocate_large_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+        if bytes > LARGEST_CACHED_BYTES as usize {
+            return None;
+        }
+        with_last(self, stream, self.epoch(), |cache, counters| {
+            let offset = self.take_large(cache, bytes)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         })
@@ -64,7 +82,7 @@ impl Inner {
         self.allocate_attaching(bytes, stream, Patience::None)
     }
 
-    /// A block of its own, or one of a slab that the cache does not have.
+    /// The cache that this thread used last has no such block, or is another stream's.
     #[inline(never)]
     pub(super) fn allocate_slow(
         self: &Arc<Inner>,
@@ -74,48 +92,39 @@ impl Inner {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        let answer = self.epoch().and_then(|epoch| {
-            with_last(&**self, stream, epoch, |cache, counters| {
-                if let Some(offset) = self.take_large(cache, bytes) {
-                    counters.allocated(bytes);
-                    return Some(Ok(self.back.address_of(offset)));
-                }
-                let taker = Taker { slot: cache.stream(), handle: stream };
-                let attached = Some((cache, counters));
-                Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
-            })
+        let answer = with_last(&**self, stream, self.epoch(), |cache, counters| {
+            let taker = Taker { slot: cache.stream(), handle: stream };
+            let attached = Some((cache, counters));
+            Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
         });
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
     pub(super) fn take_cached(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        if bytes <= LARGEST_BYTES
-            && let Some(class) = self.settings.class_of(bytes)
-        {
+        if let Some(class) = self.settings.class_of(bytes) {
             return cache.take_small(class, bytes);
         }
         self.take_large(cache, bytes)
     }
 
     /// A block of its own from a cache, if the request is for one and there is one.
-    #[inline]
+    #[inline(never)]
     fn take_large(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        const LARGE: std::ops::RangeInclusive<usize> =
-            LARGEST_BYTES + 1..=LARGEST_CACHED_BYTES as usize;
-        let alignment = self.settings.alignment();
-        let aligned = self.settings.aligned(bytes)?;
-        if !LARGE.contains(&aligned) {
-            return None;
-        }
-        let offset = cache.take_large(in_steps(aligned)?, bytes)?;
-        if offset & (alignment as u64 - 1) == 0 {
+        let step = own_step(self.settings.alignment());
+        let offset = cache.take_large(aligned_to(bytes, step)? as u64, bytes)?;
+        if offset & (step as u64 - 1) == 0 {
             return Some(offset);
         }
-        // It came into the cache while the alignment was changed.
+        self.give_up_misaligned(offset, cache.stream());
+        None
+    }
+
+    /// A block came into a cache while the alignment was changed.
+    #[cold]
+    fn give_up_misaligned(&self, offset: u64, stream: StreamSlot) {
         let entry = self.entry_at(offset);
         self.word(entry).set(Word::FREE);
-        self.free_large([entry], cache.stream());
-        None
+        self.free_large([entry], stream);
     }
 
     /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
@@ -161,7 +170,7 @@ impl Inner {
             return None;
         }
         let ordinary = capture == CaptureState::None && scope::current().is_none();
-        let epoch = self.epoch().filter(|_| ordinary);
+        let epoch = (self.remembers && ordinary).then(|| self.epoch());
         attached::attach(self, stream, taker.slot, epoch)
     }
 

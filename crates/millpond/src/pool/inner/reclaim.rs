@@ -27,8 +27,8 @@ impl Inner {
             orphan.inbox.set_orphaned(false);
             return Some(orphan);
         }
-        let tag = u16::try_from(caches.by_tag.len() + 1).ok().filter(|tag| *tag <= Tag::MOST)?;
-        let cache = Arc::new(ThreadCache::new(Tag(tag), stream));
+        let tag = Tag::at(caches.by_tag.len())?;
+        let cache = Arc::new(ThreadCache::new(tag, stream));
         caches.by_tag.push(Arc::clone(&cache));
         Some(cache)
     }

@@ -117,7 +117,7 @@ impl Inner {
     fn return_reserved(&self, entries: Vec<Entry>) {
         for entry in entries {
             let header = self.page_map.header(entry.header);
-            if header.class.is_some() {
+            if header.class().is_some() {
                 let empty = self.middle.lock().give_to_slab(entry, &Points::default());
                 if let Some(slab) = empty {
                     self.free_slab(slab);
