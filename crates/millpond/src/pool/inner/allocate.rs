@@ -8,7 +8,7 @@ use super::{BelongsTo, Inner, Keep};
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
-use crate::pool::back::{Placed, Taker, Wanted, avoiding_captures};
+use crate::pool::back::{Placed, Taker, Wanted, avoiding_out_of_reach};
 use crate::pool::config::{aligned_to, own_step};
 use crate::pool::counters::{Counters, Counting};
 use crate::pool::headers::{BlockWord, Tag, Word};
@@ -203,7 +203,7 @@ impl Inner {
         let may_be_direct =
             self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
         if bytes > self.settings.direct_above() && may_be_direct {
-            return self.allocate_direct(bytes, taker.handle, attached, patience);
+            return self.allocate_direct(bytes, taker, attached, patience);
         }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
@@ -233,7 +233,7 @@ impl Inner {
     fn allocate_direct(
         &self,
         bytes: usize,
-        stream: Stream,
+        taker: Taker,
         attached: Option<(&ThreadCache, Counting<'_>)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
@@ -241,15 +241,15 @@ impl Inner {
             return Err(AllocError::WouldWait { bytes });
         }
         let _relaxed = RelaxedCalls::enter(self.back.driver());
-        let ptr = match self.direct.allocate(bytes, stream) {
+        let ptr = match self.direct.allocate(bytes, taker.handle) {
             Err(AllocError::OutOfMemory(_)) if self.relieve() > 0 => {
-                self.direct.allocate(bytes, stream)
+                self.direct.allocate(bytes, taker.handle)
             }
             answer => answer,
         };
         let ptr = ptr
             .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
-        Self::served_by(&self.served.device);
+        self.served_by(&self.served.device, taker);
         self.count(attached, |counters| {
             counters.missed();
             counters.allocated(bytes);
@@ -266,8 +266,8 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        // A stream that turns out to be captured cannot be waited for: it is known then, and other blocks are taken.
-        let taken = avoiding_captures(|| {
+        // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
+        let taken = avoiding_out_of_reach(|| {
             let Some(batch) = self.take_batch(class, taker, patience)? else { return Ok(None) };
             if let Err(error) = self.back.order(&batch.points, taker) {
                 let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
@@ -309,7 +309,7 @@ impl Inner {
         };
         if may_use(&batch) {
             let tier = if batch.from_global { &self.served.global } else { &self.served.reuse };
-            Self::served_by(tier);
+            self.served_by(tier, taker);
             return Ok(Some(batch));
         }
         let entries = middle.take_reserved_small(class, most);
@@ -318,7 +318,7 @@ impl Inner {
             self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
         }
         if !entries.is_empty() {
-            Self::served_by(&self.served.reserve);
+            self.served_by(&self.served.reserve, taker);
             return Ok(Some(Batch { entries, ..Batch::default() }));
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
@@ -385,7 +385,7 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        let entry = match self.take_reserved_large(shape) {
+        let entry = match self.take_reserved_large(shape, taker) {
             Some(entry) => entry,
             None => match self.place_large(shape, taker, patience)? {
                 Some(entry) => entry,
@@ -418,8 +418,11 @@ impl Inner {
         Ok(Some(Entry { offset: start, header: id, index: 0 }))
     }
 
-    pub(super) fn served_by(tier: &AtomicU64) {
-        // Relaxed: a count orders nothing. Not on the fast path.
-        tier.fetch_add(1, Ordering::Relaxed);
+    /// A tier has served a request, if it was a user's and somebody counts.
+    pub(super) fn served_by(&self, tier: &AtomicU64, taker: Taker) {
+        if taker.slot != StreamSlot::NOBODY && self.settings.counts() {
+            // Relaxed: a count orders nothing. Not on the fast path.
+            tier.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -42,7 +42,11 @@ impl Inner {
         if self.has_forked() {
             return;
         }
-        of_thread.for_each(|cache| self.detach_cache(cache));
+        for cache in of_thread {
+            let stream = cache.stream();
+            self.detach_cache(cache);
+            self.back.thread_ends(stream);
+        }
         self.caches.lock().unused_counters.push(counters);
     }
 

@@ -92,14 +92,14 @@ impl Inner {
 
     /// A block of exactly this size that was set aside.
     #[inline]
-    pub(super) fn take_reserved_large(&self, shape: Shape) -> Option<Entry> {
+    pub(super) fn take_reserved_large(&self, shape: Shape, taker: Taker) -> Option<Entry> {
         if self.reserved_large.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let (block_bytes, align) = shape.bytes_and_align();
         let entry = self.middle.lock().take_reserved_large(block_bytes, align)?;
         self.reserved_large.fetch_sub(1, Ordering::Relaxed);
-        Self::served_by(&self.served.reserve);
+        self.served_by(&self.served.reserve, taker);
         Some(entry)
     }
 
