@@ -40,7 +40,7 @@ impl<T> Handshake<T> {
     ///
     /// # Safety
     /// One thread at a time may call this, and `run` may not call it again.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn as_owner<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.busy.store(true, Ordering::Relaxed);
         // The store comes first for a reclaimer's barrier to find it; see the module's text.

@@ -161,7 +161,7 @@ impl ThreadCache {
     }
 
     /// Runs something on the stacks, unless a reclaimer has them. Only the owner's thread may call this.
-    #[inline(always)]
+    #[inline]
     fn with<T>(&self, run: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
         // SAFETY: we are the owner's thread, and `run` has the stacks only: it cannot come back here.
         unsafe { self.stacks.as_owner(run) }
@@ -182,7 +182,7 @@ impl ThreadCache {
     }
 
     /// As [`take_small`](Self::take_small), for a block of its own of at least `block_bytes`, and little more. Only the owner's thread may call this.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take_large(&self, block_bytes: u64, requested: usize) -> Option<u64> {
         let (tag, live) = (self.tag, Word::live(Word::OWN_BLOCK, self.tag));
         self.with(|stacks| {
@@ -355,7 +355,7 @@ impl Stacks {
     }
 
     /// A block of at least `block_bytes` from its bin, an exact one if there is, or else from the next bin.
-    #[inline(always)]
+    #[inline]
     fn pop_large(&mut self, block_bytes: u64) -> Option<CachedLarge> {
         let bin = Bin::of(block_bytes).index().wrapping_sub(FIRST_BIN);
         let list = self.large.get_mut(bin)?;
