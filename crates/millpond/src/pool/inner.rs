@@ -81,6 +81,8 @@ pub(super) struct Inner {
     served: Served,
     /// Requests that found no place among what has memory, since caches were last emptied for one.
     misses_since_drain: AtomicU64,
+    /// What was kept all the same when they were.
+    kept_after_drain: AtomicU64,
     /// What was counted when the statistics were reset.
     reset_at: Mutex<PoolStats>,
     /// Frees that turned out, later, to have been second ones.
@@ -188,6 +190,7 @@ impl Inner {
             served: Served::default(),
             // The first time need not wait.
             misses_since_drain: AtomicU64::new(u64::MAX / 2),
+            kept_after_drain: AtomicU64::new(0),
             reset_at: Mutex::default(),
             late_double_frees: AtomicU64::new(0),
             notes: Mutex::default(),
