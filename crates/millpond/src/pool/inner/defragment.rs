@@ -72,8 +72,7 @@ impl Inner {
         if self.has_forked() {
             return 0;
         }
-        self.sweep_regions(Sweep::WithoutWaiting);
-        let mut released = 0;
+        let mut released = self.sweep_regions(Sweep::WithoutWaiting) as usize;
         for region in self.all_regions() {
             released += region.defragment();
         }
