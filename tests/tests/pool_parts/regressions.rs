@@ -123,6 +123,8 @@ fn stats_after_region_is_gone() {
     region.deallocate(p, 100 * MIB, s).unwrap();
     drop(region);
     pool.trim();
+    let st = pool.stats();
+    assert_eq!((st.allocation_count, st.free_count, st.total_freed), (0, 1, 100 << 20));
 }
 #[test]
 fn stats_and_regions_agree() {

@@ -15,6 +15,11 @@ impl Inner {
         self.live().0
     }
 
+    /// As [`live_bytes`](Self::live_bytes), where somebody counts them.
+    pub(super) fn counted_live_bytes(&self) -> Option<u64> {
+        self.settings.counts().then(|| self.live_bytes() as u64)
+    }
+
     /// Live bytes and blocks: as counted, or where nobody counts by a look at every block.
     fn live(&self) -> (i64, i64) {
         if !self.settings.counts() {

@@ -105,7 +105,9 @@ impl Inner {
         let Some(since) = now.checked_sub(1 + patience) else { return };
         if self.back.expire(PAGES_PER_INTERVAL.max(spare / 4), since) > 0 {
             adaptive.given_back();
-            // What was needed once, long ago, no longer says how much may be reserved.
+            // What was needed once, long ago, no longer says how much may be reserved; nor does what was live when memory was
+            // last asked for.
+            self.back.set_live_bytes(self.counted_live_bytes());
             self.back.state().forget_peak();
         }
     }

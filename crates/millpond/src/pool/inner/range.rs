@@ -34,8 +34,7 @@ impl Inner {
             }
         }
         Self::served_by(&self.served.device);
-        let counted = self.settings.counts().then(|| self.live_bytes() as u64);
-        self.back.set_live_bytes(counted);
+        self.back.set_live_bytes(self.counted_live_bytes());
         self.borrow_pages(wanted.bytes);
         let out_of_memory = |answer: &DriverResult<Placed>| {
             answer.as_ref().is_err_and(DriverError::is_out_of_memory)

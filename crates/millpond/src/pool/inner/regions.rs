@@ -81,6 +81,7 @@ impl Inner {
         if bytes == 0 {
             return Ok(());
         }
+        self.shape_of(bytes as usize)?;
         let wanted = Wanted {
             bytes: bytes.next_multiple_of(STEP_BYTES),
             align: STEP_BYTES,
