@@ -96,6 +96,8 @@ pub(super) struct Inner {
     regions: Mutex<Regions>,
     /// What regions that are gone had counted.
     of_gone_regions: Mutex<PoolStats>,
+    /// The peaks of the pool and all its regions when one of those last went: live and reserved bytes.
+    peaks_with_gone_regions: Mutex<(usize, usize)>,
     /// The pool whose region this is.
     parent: Weak<Inner>,
     belongs_to: BelongsTo,
@@ -198,6 +200,7 @@ impl Inner {
             for_others: Mutex::new(for_others),
             regions: Mutex::default(),
             of_gone_regions: Mutex::default(),
+            peaks_with_gone_regions: Mutex::default(),
             parent,
             belongs_to,
             process: Process::this(),

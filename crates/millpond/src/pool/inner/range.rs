@@ -46,8 +46,7 @@ impl Inner {
             return Ok(Some(placed));
         }
         self.served_by(&self.served.device, wanted.taker);
-        let counted = self.settings.counts().then(|| self.live_bytes() as u64);
-        self.back.set_live_bytes(counted);
+        self.back.set_live_bytes(self.counted_live_bytes());
         self.borrow_pages(wanted.bytes);
         let out_of_memory = |answer: &DriverResult<Placed>| {
             answer.as_ref().is_err_and(DriverError::is_out_of_memory)
@@ -99,8 +98,7 @@ impl Inner {
 
     /// What is used and nobody's: kept in caches, and left over in slabs and by rounding.
     fn kept_bytes(&self) -> u64 {
-        // Without counters nobody knows what is live.
-        let live = if self.settings.counts() { self.live_bytes() as u64 } else { 0 };
-        self.back.used_bytes().saturating_sub(live)
+        // Where nobody counts, none of it may be live.
+        self.back.used_bytes().saturating_sub(self.counted_live_bytes().unwrap_or(0))
     }
 }
