@@ -21,6 +21,8 @@ use clap::{Args, Parser, Subcommand};
                   millpond allocators                         what allocators are made of: pool, limit:4GiB/pool, …\n  \
                   millpond bench                              what an allocate and free costs, beside other allocators\n  \
                   millpond bench --workload W1,W2 --quick     a first impression\n  \
+                  millpond replay snapshot.pickle             what every allocator would have reserved for a recorded job\n  \
+                  millpond replay snapshot.pickle --allocator pool,torch --capacity 16GiB\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Allocators(AllocatorsOptions),
     /// Measure what an allocate and free costs the host, beside other allocators in the same run
     Bench(BenchOptions),
+    /// Let other allocators do what a program's recorded one did, and see what they would have reserved
+    Replay(ReplayOptions),
     /// Print a shell's completions, to be put where the shell looks for them
     Completions {
         /// The shell
@@ -86,6 +90,32 @@ pub(crate) struct BenchOptions {
     /// Run so many pairs once and report nothing: for programs that count instructions
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) count_pairs: Option<usize>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayOptions {
+    /// PyTorch memory snapshots (.pickle, .pickle.gz)
+    #[arg(value_name = "TRACE", required = true)]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Replay with only these, such as pool:slack=0 or limit:4GiB/pool; without it, with all that take device memory
+    ///
+    /// `millpond allocators` lists what stacks are made of. Several are separated by commas, or the option is repeated.
+    #[arg(long, value_name = "STACK")]
+    pub(crate) allocator: Vec<String>,
+    /// The device's memory, such as 16GiB, instead of what its profile says
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<bytesize::ByteSize>,
+    /// The device to replay on
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// How many events the device runs behind the host
+    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
+    pub(crate) lag: u32,
+    /// Do not look for the smallest device that each allocator could do it on
+    #[arg(long)]
+    pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

@@ -6,7 +6,9 @@ mod cli;
 mod device;
 mod devices;
 mod output;
+mod replay;
 mod shell;
+mod stacks;
 
 use std::process::ExitCode;
 
@@ -14,20 +16,31 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 
-/// The exit code of bad input or usage. A negative result of a command that ran is 1.
+/// The exit code of bad input or usage.
 const BAD_INPUT: u8 = 2;
+/// The exit code of a command that ran and has bad news: some allocator ran out.
+const NEGATIVE: u8 = 1;
+
+/// What a command that ran has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Good,
+    Bad,
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Command::Devices(options) => devices::run(&options),
-        Command::Allocators(options) => allocators::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Completions { shell } => shell::completions(shell),
-        Command::Man { dir } => shell::man_pages(dir.as_deref()),
+        Command::Devices(options) => devices::run(&options).map(|()| Finding::Good),
+        Command::Allocators(options) => allocators::run(&options).map(|()| Finding::Good),
+        Command::Bench(options) => bench::run(&options).map(|()| Finding::Good),
+        Command::Replay(options) => replay::run(&options),
+        Command::Completions { shell } => shell::completions(shell).map(|()| Finding::Good),
+        Command::Man { dir } => shell::man_pages(dir.as_deref()).map(|()| Finding::Good),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Finding::Good) => ExitCode::SUCCESS,
+        Ok(Finding::Bad) => ExitCode::from(NEGATIVE),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("millpond: {error:#}");

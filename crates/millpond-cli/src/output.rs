@@ -1,9 +1,10 @@
 //! How results are shown: tables for people, JSON for programs.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::JsonOption;
 
@@ -41,6 +42,15 @@ impl JsonOption {
         }
         Ok(true)
     }
+}
+
+/// For long work. Drawn between steps only, so that it disturbs none; hidden where nobody would see it.
+pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}, {eta} left");
+    ProgressBar::new(steps as u64).with_style(style.expect("is a template"))
 }
 
 /// Whether the reader of our output has gone, which is no failure of ours.

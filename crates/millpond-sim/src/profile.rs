@@ -278,6 +278,20 @@ impl Profile {
         Ok(profile)
     }
 
+    /// The same device with another amount of memory.
+    ///
+    /// # Errors
+    /// No multiple of 2 MiB, or more than the simulated GPU can have.
+    pub fn with_capacity(&self, bytes: u64) -> Result<Profile, ProfileError> {
+        let mut profile = self.clone();
+        profile.capacity_bytes = bytes as f64;
+        if let Some(figure) = profile.figures.iter_mut().find(|f| f.key == "memory.capacity") {
+            figure.value = format!("{bytes}B");
+        }
+        profile.check(&self.name)?;
+        Ok(profile)
+    }
+
     /// Every figure, with its source.
     pub fn figures(&self) -> &[Figure] {
         &self.figures

@@ -14,7 +14,6 @@
 
 mod call;
 mod capture;
-mod counted;
 mod device_info;
 mod error;
 mod event;
@@ -22,6 +21,7 @@ mod kernel;
 mod memory;
 mod pool;
 mod stream;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,7 +29,6 @@ use std::time::Duration;
 
 pub use call::Call;
 pub use capture::{CaptureId, CaptureMode, CaptureState, Graph, RelaxedCalls};
-pub use counted::Counted;
 pub use device_info::{DeviceInfo, DeviceKind};
 pub use error::{DriverError, DriverErrorKind, DriverResult};
 pub use event::{Event, EventTiming};
@@ -39,6 +38,7 @@ pub use memory::{
 };
 pub use pool::{DriverPool, PoolAttribute, PoolProperties};
 pub use stream::{Stream, StreamFlags, StreamId};
+pub use watched::{Around, CallCount, Counted, TimeSpent, Timed, Watched};
 
 /// A device and the software that hands out its memory and orders its work.
 ///

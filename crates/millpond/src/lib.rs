@@ -7,6 +7,7 @@
 //! - [`stack`] builds resources and adaptors by name: `limit:4GiB/pool`.
 //! - [`buffer`] is typed memory over any resource.
 //! - [`trace`] is what was recorded: allocations and frees of real programs, read from files.
+//! - [`replay`] does what was recorded again, with another allocator.
 //! - [`device`] is how people and programs name a device (`sim:a100-80g`, `cuda:0`).
 //!
 //! ```
@@ -32,6 +33,7 @@ pub mod device;
 pub mod driver;
 pub mod nearest;
 pub mod pool;
+pub mod replay;
 pub mod resource;
 pub mod stack;
 pub mod trace;

@@ -1,14 +1,13 @@
 //! Repetitions of all allocators, and what remains of them.
 
-use std::io::IsTerminal;
-
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::meter::clock_cost_ns;
 use super::runner::Runner;
 use super::sequence::SEQUENCE_LENGTH;
 use super::workload::Workload;
+use crate::output::progress_bar;
 
 /// Pairs in one repetition: a whole sequence, and so few that some repetitions are undisturbed.
 const PAIRS: usize = SEQUENCE_LENGTH;
@@ -141,15 +140,6 @@ fn one_workload(
             })
         })
         .collect()
-}
-
-/// Drawn between repetitions only, so that it disturbs none; hidden where nobody would see it.
-fn progress_bar(steps: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}, {eta} left");
-    ProgressBar::new(steps as u64).with_style(style.expect("is a template"))
 }
 
 #[cfg(test)]

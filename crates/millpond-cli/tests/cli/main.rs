@@ -3,4 +3,5 @@
 mod allocators;
 mod bench;
 mod program;
+mod replay;
 mod run;

@@ -1,8 +1,8 @@
-//! A driver that counts its calls.
+//! A driver with something done around each of its calls: they are counted, or timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     Access, Advice, CaptureMode, CaptureState, DeviceInfo, DevicePtr, Driver, DriverPool,
@@ -10,44 +10,102 @@ use super::{
     PhysicalProperties, PoolAttribute, PoolProperties, Stream, StreamFlags, StreamId,
 };
 
-/// Passes every call on and counts it: how a resource knows what it has asked of its driver.
-#[derive(Clone, Debug)]
-pub struct Counted {
-    driver: Arc<dyn Driver>,
-    calls: Arc<AtomicU64>,
+/// What is done around a call.
+pub trait Around {
+    /// Makes the call.
+    fn around<T>(&self, call: impl FnOnce() -> T) -> T;
 }
 
-impl Counted {
-    /// Counts the calls made through this value and its clones.
-    pub fn new(driver: Arc<dyn Driver>) -> Counted {
-        Counted { driver, calls: Arc::default() }
-    }
+/// Passes every call on, with something done around it.
+#[derive(Clone, Debug)]
+pub struct Watched<A> {
+    driver: Arc<dyn Driver>,
+    around: A,
+}
 
-    /// Calls so far, failed ones too.
-    pub fn calls(&self) -> u64 {
-        // Relaxed: the count orders nothing.
-        self.calls.load(Ordering::Relaxed)
-    }
-
+impl<A> Watched<A> {
     /// The driver itself.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
     }
 }
 
-/// Methods that count a call and pass it on.
+/// Counts calls: how a resource knows what it has asked of its driver.
+pub type Counted = Watched<CallCount>;
+
+/// The calls so far.
+#[derive(Clone, Debug, Default)]
+pub struct CallCount(Arc<AtomicU64>);
+
+impl Around for CallCount {
+    fn around<T>(&self, call: impl FnOnce() -> T) -> T {
+        // Relaxed: the count orders nothing.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        call()
+    }
+}
+
+impl Counted {
+    /// Counts the calls made through this value and its clones.
+    pub fn new(driver: Arc<dyn Driver>) -> Counted {
+        Watched { driver, around: CallCount::default() }
+    }
+
+    /// Calls so far, failed ones too.
+    pub fn calls(&self) -> u64 {
+        self.around.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts calls and times them, by the host's clock: how much of an allocation's time was the driver's.
+pub type Timed = Watched<TimeSpent>;
+
+/// The calls so far, and the nanoseconds that they took.
+#[derive(Clone, Debug, Default)]
+pub struct TimeSpent {
+    calls: CallCount,
+    nanoseconds: Arc<AtomicU64>,
+}
+
+impl Around for TimeSpent {
+    fn around<T>(&self, call: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let answer = self.calls.around(call);
+        // Relaxed: as for the count.
+        self.nanoseconds.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl Timed {
+    /// Times the calls made through this value and its clones.
+    pub fn new(driver: Arc<dyn Driver>) -> Timed {
+        Watched { driver, around: TimeSpent::default() }
+    }
+
+    /// Calls so far, failed ones too.
+    pub fn calls(&self) -> u64 {
+        self.around.calls.0.load(Ordering::Relaxed)
+    }
+
+    /// The time that they took.
+    pub fn spent(&self) -> Duration {
+        Duration::from_nanos(self.around.nanoseconds.load(Ordering::Relaxed))
+    }
+}
+
+/// Methods that pass a call on.
 macro_rules! passed_on {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
         $(
             fn $name(&self $(, $argument: $type)*) -> $answer {
-                self.calls.fetch_add(1, Ordering::Relaxed);
-                self.driver.$name($($argument),*)
+                self.around.around(|| self.driver.$name($($argument),*))
             }
         )*
     };
 }
 
-impl Driver for Counted {
+impl<A: Around + std::fmt::Debug + Send + Sync> Driver for Watched<A> {
     fn device(&self) -> &DeviceInfo {
         self.driver.device()
     }

@@ -1,0 +1,194 @@
+//! What the replays showed, for people and for programs.
+
+use anyhow::Result;
+use comfy_table::CellAlignment;
+use millpond::replay::Stopped;
+use serde::Serialize;
+
+use super::bench::{Bench, Replayed};
+use super::recorded::Recorded;
+use crate::output::{print, print_table, table};
+
+/// Everything that was replayed.
+pub(crate) struct Report<'a> {
+    pub(crate) device: &'a str,
+    pub(crate) bench: &'a Bench,
+    pub(crate) traces: Vec<ReportedTrace>,
+}
+
+/// One trace, and what came of it with each allocator.
+#[derive(Serialize)]
+pub(crate) struct ReportedTrace {
+    trace: String,
+    events: usize,
+    streams: usize,
+    peak_live_bytes: u64,
+    recorded_peak_reserved_bytes: u64,
+    /// Blocks that were there before the recording began.
+    initial_blocks: usize,
+    /// Frees that had to be left out: of blocks that nobody knows.
+    unknown_frees: usize,
+    results: Vec<ReportedResult>,
+}
+
+/// One trace with one allocator. `ns_per_op` is measured, `modelled_ms` is not.
+#[derive(Serialize)]
+pub(crate) struct ReportedResult {
+    allocator: String,
+    peak_reserved_bytes: u64,
+    ratio: Option<f64>,
+    mean_ratio: Option<f64>,
+    ns_per_op: f64,
+    driver_calls: u64,
+    page_moves: u64,
+    modelled_ms: f64,
+    cross_stream_waits: u64,
+    oom: Option<String>,
+    min_capacity_bytes: Option<u64>,
+}
+
+impl ReportedResult {
+    pub(crate) fn new(allocator: String, replayed: &Replayed, smallest: Option<u64>) -> Self {
+        let Replayed { outcome, page_moves, cross_stream_waits, modelled } = replayed;
+        ReportedResult {
+            allocator,
+            peak_reserved_bytes: outcome.peak_reserved_bytes,
+            ratio: outcome.ratio(),
+            mean_ratio: outcome.mean_ratio(),
+            ns_per_op: outcome.ns_per_operation(),
+            driver_calls: outcome.driver_calls,
+            page_moves: *page_moves,
+            modelled_ms: modelled.as_secs_f64() * 1e3,
+            cross_stream_waits: *cross_stream_waits,
+            oom: outcome.stopped.as_ref().map(Stopped::to_string),
+            min_capacity_bytes: smallest,
+        }
+    }
+
+    fn cells(&self) -> [String; 10] {
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        [
+            self.allocator.clone(),
+            mib(self.peak_reserved_bytes),
+            ratio(self.ratio),
+            ratio(self.mean_ratio),
+            self.min_capacity_bytes.map_or_else(dash, mib),
+            format!("{:.0}", self.ns_per_op),
+            self.driver_calls.to_string(),
+            format!("{:.1}", self.modelled_ms),
+            self.page_moves.to_string(),
+            self.cross_stream_waits.to_string(),
+        ]
+    }
+}
+
+impl ReportedTrace {
+    pub(crate) fn new(recorded: &Recorded, results: Vec<ReportedResult>) -> ReportedTrace {
+        let summary = &recorded.summary;
+        ReportedTrace {
+            trace: recorded.name.clone(),
+            events: summary.events,
+            streams: summary.streams,
+            peak_live_bytes: recorded.program.peak_live_bytes(),
+            recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
+            initial_blocks: summary.initial_blocks,
+            unknown_frees: summary.unknown_frees,
+            results,
+        }
+    }
+
+    /// Whether an allocator did not come to the end.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.results.iter().any(|result| result.oom.is_some())
+    }
+
+    fn print(&self) -> Result<()> {
+        print(&format!(
+            "{}: {} events, {} stream{}, {} MiB live at the most\n",
+            self.trace,
+            self.events,
+            self.streams,
+            if self.streams == 1 { "" } else { "s" },
+            mib(self.peak_live_bytes),
+        ))?;
+        let mut rows = table([
+            "ALLOCATOR",
+            "RESERVED",
+            "RATIO",
+            "MEAN",
+            "FITS IN",
+            "NS/OP",
+            "CALLS",
+            "MS",
+            "MOVES",
+            "WAITS",
+        ]);
+        for column in rows.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        rows.add_row(self.recorded_cells());
+        for result in &self.results {
+            rows.add_row(result.cells());
+        }
+        print_table(&rows)?;
+        for result in &self.results {
+            if let Some(oom) = &result.oom {
+                print(&format!("{} stopped at {oom}\n", result.allocator))?;
+            }
+        }
+        print("\n")
+    }
+
+    /// What the recorded allocator itself had reserved.
+    fn recorded_cells(&self) -> [String; 10] {
+        let reserved = self.recorded_peak_reserved_bytes;
+        let ratio = match self.peak_live_bytes {
+            0 => dash(),
+            live => format!("{:.3}", reserved as f64 / live as f64),
+        };
+        let mut cells = std::array::from_fn(|_| dash());
+        cells[..3].clone_from_slice(&["as recorded".to_owned(), mib(reserved), ratio]);
+        cells
+    }
+}
+
+/// As programs get it.
+#[derive(Serialize)]
+pub(crate) struct Json<'a> {
+    device: &'a str,
+    capacity_bytes: u64,
+    lag_events: u32,
+    traces: &'a [ReportedTrace],
+}
+
+impl Report<'_> {
+    pub(crate) fn json(&self) -> Json<'_> {
+        Json {
+            device: self.device,
+            capacity_bytes: self.bench.profile.capacity_bytes as u64,
+            lag_events: self.bench.lag_events,
+            traces: &self.traces,
+        }
+    }
+
+    pub(crate) fn print(&self) -> Result<()> {
+        self.traces.iter().try_for_each(ReportedTrace::print)?;
+        print(&format!(
+            "On {} with {} MiB, which runs {} events behind the host. RESERVED: MiB taken from the driver at the most. RATIO: to what was live.\n\
+             MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
+             NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, modelled.\n\
+             MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n",
+            self.device,
+            mib(self.bench.profile.capacity_bytes as u64),
+            self.bench.lag_events,
+        ))
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.0}", bytes as f64 / (1 << 20) as f64)
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

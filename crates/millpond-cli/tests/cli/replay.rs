@@ -1,0 +1,95 @@
+//! `millpond replay` as people and scripts use it.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::run::{complaint, millpond, stdout};
+
+const TRACE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/gpt_tiny.pickle.gz");
+const MIB: u64 = 1 << 20;
+
+fn replay(arguments: &[&str]) -> Output {
+    millpond(&[&["replay"], arguments].concat())
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn json_has_the_keys_that_programs_rely_on() {
+    let output = replay(&[TRACE, "--allocator", "pool,pool:slack=0,direct", "--json"]);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let trace = &report["traces"][0];
+    assert_eq!((&trace["trace"], &trace["events"]), (&"gpt_tiny".into(), &2534.into()));
+    assert_eq!(trace["streams"], 1);
+    let live = trace["peak_live_bytes"].as_u64().unwrap();
+    assert_eq!(trace["recorded_peak_reserved_bytes"], 2688 * MIB);
+    let results = trace["results"].as_array().unwrap();
+    let names: Vec<&str> = results.iter().map(|r| r["allocator"].as_str().unwrap()).collect();
+    assert_eq!(names, ["pool", "pool:slack=0", "direct"]);
+    for result in results {
+        for key in ["ratio", "mean_ratio", "ns_per_op", "driver_calls", "page_moves", "modelled_ms"]
+        {
+            assert!(result[key].is_number(), "{key}: {result}");
+        }
+        assert!(result["cross_stream_waits"] == 0 && result["oom"].is_null());
+        let reserved = result["peak_reserved_bytes"].as_u64().unwrap();
+        let smallest = result["min_capacity_bytes"].as_u64().unwrap();
+        assert!(live <= reserved && live <= smallest, "{result}");
+    }
+    assert!(results[1]["ratio"].as_f64().unwrap() < 1.02);
+}
+
+/// What is said to be the smallest device is enough, and a percent less is not.
+#[test]
+fn the_smallest_device_is_the_smallest() {
+    for allocator in ["pool:slack=0", "direct"] {
+        let found = json(&replay(&[TRACE, "--allocator", allocator, "--json"]));
+        let smallest =
+            found["traces"][0]["results"][0]["min_capacity_bytes"].as_u64().unwrap() / MIB;
+        for (mib, code) in [(smallest, 0), (smallest / 2 * 99 / 100 * 2, 1)] {
+            let capacity = format!("{mib}MiB");
+            let tried =
+                replay(&[TRACE, "--allocator", allocator, "--capacity", &capacity, "--quick"]);
+            assert_eq!(tried.status.code(), Some(code), "{allocator} on {capacity}");
+        }
+    }
+}
+
+#[test]
+fn an_allocator_that_runs_out_says_where_and_why() {
+    let arguments = [TRACE, "--allocator", "pool", "--capacity", "1GiB"];
+    let output = replay(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let result = &json(&output)["traces"][0]["results"][0];
+    let oom = result["oom"].as_str().unwrap();
+    assert!(oom.starts_with("event ") && oom.contains("out of memory: "), "{oom}");
+    assert!(result["min_capacity_bytes"].is_null());
+    let output = replay(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&format!("pool stopped at {oom}")), "{text}");
+}
+
+#[test]
+fn the_device_that_lags_needs_no_less() {
+    let reserved = |lag: &str| {
+        let arguments = [TRACE, "--allocator", "direct", "--lag", lag, "--quick", "--json"];
+        json(&replay(&arguments))["traces"][0]["results"][0]["peak_reserved_bytes"].as_u64()
+    };
+    assert_eq!(reserved("0"), reserved("2000"));
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line() {
+    assert!(complaint(&replay(&["no/such.pickle"])).contains("no/such.pickle"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    assert!(complaint(&replay(&[source])).contains("Cargo.toml"));
+    let complain = |arguments: &[&str]| complaint(&replay(&[&[TRACE], arguments].concat()));
+    assert!(complain(&["--allocator", "pol"]).contains("did you mean 'pool'?"));
+    assert!(complain(&["--capacity", "3MiB"]).contains("must be a multiple of 2MiB"));
+    assert!(complain(&["--device", "sim:a100"]).contains("did you mean 'a100-80g'?"));
+}

@@ -1,0 +1,168 @@
+//! A resource on a device, ready to do a program's work.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Outcome, Program, Step, Stopped};
+use crate::driver::{DevicePtr, Driver, Stream, StreamFlags, Timed};
+use crate::resource::Resource;
+use crate::stack::{Stack, StackError};
+
+/// A resource on a device that it shares with nobody, and the streams of a program.
+pub struct Rig {
+    resource: Arc<dyn Resource>,
+    driver: Timed,
+    streams: Vec<Stream>,
+    /// Calls that were made for the replay, not by the resource.
+    own_calls: u64,
+    clock_cost: Duration,
+}
+
+impl Rig {
+    /// Builds a stack on a device, and makes so many streams.
+    ///
+    /// # Errors
+    /// The stack cannot be built, or the device has no streams left.
+    pub fn new(driver: Arc<dyn Driver>, stack: &Stack, streams: usize) -> Result<Rig, StackError> {
+        let driver = Timed::new(driver);
+        let streams = (0..streams)
+            .map(|_| driver.create_stream(StreamFlags::NON_BLOCKING))
+            .collect::<Result<_, _>>()
+            .map_err(|error| StackError::Driver { of: "a stream of the replay", error })?;
+        let own_calls = driver.calls();
+        let resource = stack.build(Arc::new(driver.clone()))?.resource;
+        Ok(Rig { resource, driver, streams, own_calls, clock_cost: clock_cost() })
+    }
+
+    /// What does the work.
+    pub fn resource(&self) -> &Arc<dyn Resource> {
+        &self.resource
+    }
+
+    /// Does a program's work, up to the first failure. `event_passes` is called before each step: the device's time goes on there.
+    /// What is live at the end stays so.
+    pub fn run(&self, program: &Program, mut event_passes: impl FnMut()) -> Outcome {
+        let mut running = Running::new(self, program.blocks());
+        for (number, step) in program.steps().iter().enumerate() {
+            event_passes();
+            let next = program.steps().get(number + 1);
+            if let Err(stopped) = running.step(step, next) {
+                running.outcome.stopped = Some(stopped);
+                break;
+            }
+        }
+        running.finish()
+    }
+}
+
+/// What the clock says that nothing takes: the least of many readings.
+fn clock_cost() -> Duration {
+    (0..1000).map(|_| Instant::now().elapsed()).min().unwrap_or_default()
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    ptr: DevicePtr,
+    bytes: u64,
+    stream: u32,
+}
+
+struct Running<'a> {
+    rig: &'a Rig,
+    held: Vec<Option<Held>>,
+    live_bytes: u64,
+    reserved_bytes: u64,
+    calls_seen: u64,
+    /// Bytes times microseconds, or times events.
+    live_time: f64,
+    reserved_time: f64,
+    time: f64,
+    outcome: Outcome,
+}
+
+impl<'a> Running<'a> {
+    fn new(rig: &'a Rig, blocks: usize) -> Running<'a> {
+        let reserved_bytes = rig.driver.held().device_bytes() as u64;
+        Running {
+            rig,
+            held: vec![None; blocks],
+            live_bytes: 0,
+            reserved_bytes,
+            calls_seen: rig.driver.calls(),
+            live_time: 0.0,
+            reserved_time: 0.0,
+            time: 0.0,
+            outcome: Outcome { peak_reserved_bytes: reserved_bytes, ..Outcome::default() },
+        }
+    }
+
+    fn step(&mut self, step: &Step, next: Option<&Step>) -> Result<(), Stopped> {
+        let place = step.block as usize;
+        if step.bytes > 0 {
+            let ptr = self.timed(|resource, streams| {
+                resource.allocate(step.bytes as usize, streams[step.stream as usize])
+            });
+            self.look_at_reserved();
+            let ptr = ptr.map_err(|error| Stopped::Allocation { event: step.event, error })?;
+            self.held[place] = Some(Held { ptr, bytes: step.bytes, stream: step.stream });
+            self.live_bytes += step.bytes;
+        } else if let Some(held) = self.held[place].take() {
+            self.free(Held { stream: step.stream, ..held }, step.event)?;
+        }
+        let outcome = &mut self.outcome;
+        outcome.operations += 1;
+        outcome.peak_live_bytes = outcome.peak_live_bytes.max(self.live_bytes);
+        // Where clocks of several threads disagree, no time has passed.
+        let lasts = match (step.time_us, next.map(|next| next.time_us)) {
+            (0, _) | (_, Some(0)) => 1.0,
+            (now, Some(then)) => then.saturating_sub(now) as f64,
+            (_, None) => 0.0,
+        };
+        self.time += lasts;
+        self.live_time += lasts * self.live_bytes as f64;
+        self.reserved_time += lasts * self.reserved_bytes as f64;
+        Ok(())
+    }
+
+    fn free(&mut self, held: Held, event: u32) -> Result<(), Stopped> {
+        let Held { ptr, bytes, stream } = held;
+        let freed = self.timed(|resource, streams| {
+            resource.deallocate(ptr, bytes as usize, streams[stream as usize])
+        });
+        self.live_bytes -= bytes;
+        self.look_at_reserved();
+        freed.map_err(|error| Stopped::Free { event, error })
+    }
+
+    /// Makes a call of the resource, and adds what it took without the driver.
+    fn timed<T>(&mut self, call: impl FnOnce(&dyn Resource, &[Stream]) -> T) -> T {
+        let in_driver = self.rig.driver.spent();
+        let begin = Instant::now();
+        let answer = call(&*self.rig.resource, &self.rig.streams);
+        let took = begin.elapsed().saturating_sub(self.rig.clock_cost);
+        let in_driver = self.rig.driver.spent() - in_driver;
+        self.outcome.host_time += took.saturating_sub(in_driver);
+        answer
+    }
+
+    /// What is reserved changes only when the driver is called.
+    fn look_at_reserved(&mut self) {
+        let calls = self.rig.driver.calls();
+        if calls == self.calls_seen {
+            return;
+        }
+        self.calls_seen = calls;
+        self.reserved_bytes = self.rig.driver.held().device_bytes() as u64;
+        let peak = &mut self.outcome.peak_reserved_bytes;
+        *peak = (*peak).max(self.reserved_bytes);
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.outcome.driver_calls = self.rig.driver.calls() - self.rig.own_calls;
+        if self.time > 0.0 {
+            self.outcome.mean_live_bytes = self.live_time / self.time;
+            self.outcome.mean_reserved_bytes = self.reserved_time / self.time;
+        }
+        self.outcome
+    }
+}
