@@ -132,3 +132,40 @@ fn streams_in_turn_need_no_more_than_one_of_them() {
     assert!(reserved.iter().all(|bytes| *bytes == reserved[0]), "{reserved:?}");
     assert_no_findings(&gpu);
 }
+
+/// Memory is not out while another thread waits for what would serve a request.
+#[test]
+fn threads_whose_streams_come_and_go_do_not_run_out() {
+    for seed in 0..40 {
+        let gpu = gpu(seed);
+        // So that blocks stay in caches of streams that are gone.
+        let config = PoolConfig {
+            slack: [0.0, 0.2][seed as usize % 2],
+            thread_cache_max_blocks: 1000,
+            thread_cache_max_bytes: 1000 * MIB,
+            ..alone()
+        };
+        let pool = pool(&gpu, config);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (gpu, pool) = (&gpu, &pool);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed * 4 + thread);
+                    for _ in 0..60 {
+                        let passing = stream(gpu);
+                        let blocks: Vec<_> = (0..rng.usize(10..150))
+                            .map(|_| pool.allocate(MIB, passing).unwrap())
+                            .collect();
+                        for block in blocks {
+                            write(gpu, block, MIB, passing);
+                            pool.deallocate(block, MIB, passing).unwrap();
+                        }
+                        gpu.destroy_stream(passing).unwrap();
+                    }
+                });
+            }
+        });
+        pool.assert_valid();
+        assert_no_findings(&gpu);
+    }
+}

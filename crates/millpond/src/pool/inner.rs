@@ -61,7 +61,7 @@ impl Caches {
     }
 }
 
-/// Lock order: `regions`, then `caches`, then inboxes, then `middle`, then the back's.
+/// Lock order: `draining`, then `regions`, then `caches`, then inboxes, then `middle`, then the back's.
 #[derive(Debug)]
 pub(super) struct Inner {
     /// Never given to another pool.
@@ -77,6 +77,8 @@ pub(super) struct Inner {
     page_map: PageMap,
     middle: Mutex<Middle>,
     caches: Mutex<Caches>,
+    /// Held while caches are emptied, so that whoever has emptied them finds everything in the back: nothing is on its way.
+    draining: Mutex<()>,
     pub(super) settings: Settings,
     served: Served,
     /// Requests that found no place among what has memory, since caches were last emptied for one.
@@ -188,6 +190,7 @@ impl Inner {
                 counters: vec![Arc::clone(&for_others)],
                 ..Caches::default()
             }),
+            draining: Mutex::default(),
             settings: Settings::new(&config),
             served: Served::default(),
             // The first time need not wait.

@@ -399,7 +399,14 @@ impl Streams {
     /// without the lock, and says how that went.
     pub(super) fn begin_settling(&mut self, which: Settle) -> Settling {
         let slots: BTreeSet<StreamSlot> = match which {
-            Settle::Gone => self.unrecorded.intersection(&self.gone).copied().collect(),
+            // Also those that another thread is waiting for: who asks must not go on before they have passed.
+            Settle::Gone => {
+                let is_open = |slot: &StreamSlot| {
+                    let state = self.known(*slot);
+                    state.is_some_and(|state| state.has_unrecorded || state.settling > 0)
+                };
+                self.gone.iter().copied().filter(is_open).collect()
+            }
             Settle::All => self.unrecorded.union(&self.with_events).copied().collect(),
         };
         let mut begin = |slot: StreamSlot| {

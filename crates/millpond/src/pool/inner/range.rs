@@ -8,6 +8,9 @@ use crate::driver::{DriverError, DriverResult};
 use crate::pool::back::{Placed, Reach, Wanted};
 use crate::pool::points::{Settle, StreamSlot};
 
+/// How often everything is given up for a request before it fails: other threads may be quicker to take it.
+const LAST_ATTEMPTS: usize = 8;
+
 impl Inner {
     /// A range with memory under it. What caches keep is used before the driver is asked for more. `None`: not without
     /// waiting.
@@ -48,14 +51,26 @@ impl Inner {
         self.served_by(&self.served.device, wanted.taker);
         self.back.set_live_bytes(self.counted_live_bytes());
         self.borrow_pages(wanted.bytes);
-        let out_of_memory = |answer: &DriverResult<Placed>| {
-            answer.as_ref().is_err_and(DriverError::is_out_of_memory)
-        };
         let mut answer = self.back.allocate_mapping(wanted);
-        if out_of_memory(&answer) {
-            self.drain();
-            answer = self.back.allocate_mapping(wanted);
+        for _ in 0..LAST_ATTEMPTS {
+            if !out_of_memory(&answer) {
+                break;
+            }
+            answer = self.allocate_last(wanted)?;
+            // Others may have taken what was freed for this, and have it in their caches again.
+            if self.kept_bytes() + self.back.pending().spare_bytes < wanted.bytes {
+                break;
+            }
         }
+        self.look_at_fragmentation();
+        answer.map(Some)
+    }
+
+    /// Memory is out: gives up everything that is kept, and waits for whatever can be waited for.
+    #[cold]
+    fn allocate_last(&self, wanted: Wanted) -> DriverResult<DriverResult<Placed>> {
+        self.drain();
+        let mut answer = self.back.allocate_mapping(wanted);
         // Nobody's stream cannot be made to wait: the host must.
         let which = match wanted.taker.slot {
             StreamSlot::NOBODY => Settle::All,
@@ -67,8 +82,7 @@ impl Inner {
         if out_of_memory(&answer) && self.relieve() > 0 {
             answer = self.back.allocate_mapping(wanted);
         }
-        self.look_at_fragmentation();
-        answer.map(Some)
+        Ok(answer)
     }
 
     /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
@@ -101,4 +115,8 @@ impl Inner {
         // Where nobody counts, none of it may be live.
         self.back.used_bytes().saturating_sub(self.counted_live_bytes().unwrap_or(0))
     }
+}
+
+fn out_of_memory(answer: &DriverResult<Placed>) -> bool {
+    answer.as_ref().is_err_and(DriverError::is_out_of_memory)
 }

@@ -102,6 +102,7 @@ impl Inner {
         const SOME: usize = 64;
         /// Blocks taken by one call, where there is slack.
         const MOST: usize = 256;
+        let draining = self.draining.lock();
         let mut left = if self.back.slack() > 0.0 { MOST } else { usize::MAX };
         let all = self.caches.lock().with_threads();
         for cache in all {
@@ -123,6 +124,7 @@ impl Inner {
                 }
             }
         }
+        drop(draining);
         self.drain();
         enough()
     }
@@ -132,6 +134,7 @@ impl Inner {
         if self.has_forked() || self.back.is_captures() {
             return;
         }
+        let _draining = self.draining.lock();
         let all = self.caches.lock().with_threads();
         // Twice: what was on its way from one cache to another has arrived after the first time.
         for cache in all.iter().chain(&all) {
@@ -145,6 +148,7 @@ impl Inner {
             return;
         }
         self.drain_caches(Keep::No);
+        let _draining = self.draining.lock();
         let entries = self.middle.lock().drain_global();
         self.give_small(entries, Keep::No);
     }
