@@ -338,12 +338,14 @@ impl Streams {
             self.spare_events.push(event);
             return Err(error);
         }
-        // Whoever begins a capture does it in another thread, and perhaps at this moment.
-        if (now.is_none() || self.epoch() != now)
-            && let Err(error) = self.check_capture(slot, driver)
-        {
-            self.spare_events.push(event);
-            return Err(error);
+        // Whoever begins a capture, or destroys the stream, so that another gets its handle, does it in another thread, and perhaps
+        // at this moment.
+        if now.is_none() || self.epoch() != now {
+            let checked = self.check_is_there(slot, driver);
+            if let Err(error) = checked.and_then(|()| self.check_capture(slot, driver)) {
+                self.spare_events.push(event);
+                return Err(error);
+            }
         }
         let state = self.state(slot);
         state.checked_in = now;
