@@ -230,9 +230,8 @@ impl Resource for BestFit {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        state.live.check(ptr, bytes)?;
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
-        let range = state.live.remove(ptr);
+        let range = state.live.take(ptr, bytes)?;
         state.ordered.point(slot, stream, &self.upstream.driver);
         state.lists.give(range, slot);
         Ok(())

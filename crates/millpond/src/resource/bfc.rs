@@ -66,8 +66,8 @@ struct State {
     chunks: Chunks,
     live: LiveBlocks<ChunkId>,
     ordered: Ordered,
-    /// Each with its size and first chunk.
-    regions: BTreeMap<DevicePtr, (usize, ChunkId)>,
+    /// Each with its size.
+    regions: BTreeMap<DevicePtr, usize>,
     region_bytes: usize,
     /// What the next region will have.
     next_region_bytes: usize,
@@ -150,7 +150,7 @@ impl Bfc {
                 Ok(ptr) => {
                     let point = state.ordered.point(slot, handle, &self.upstream.driver);
                     let chunk = state.chunks.add_region(ptr.0, region_bytes, point.into());
-                    state.regions.insert(ptr, (region_bytes, chunk));
+                    state.regions.insert(ptr, region_bytes);
                     state.region_bytes += region_bytes;
                     state.next_region_bytes = next;
                     return Ok(Some(chunk));
@@ -169,11 +169,11 @@ impl Bfc {
         slot: StreamSlot,
         handle: Stream,
     ) -> Result<(), AllocError> {
-        for (ptr, bytes, first) in state.unused_regions() {
-            let frees = state.chunks.frees(first).clone();
+        for (ptr, bytes, chunk) in state.unused_regions() {
+            let frees = state.chunks.frees(chunk);
             frees.order(&mut state.ordered, slot, handle, &self.upstream.driver)?;
             if self.upstream.give(ptr, bytes, handle).is_ok() {
-                state.forget_region(ptr);
+                state.forget_region(ptr, chunk);
             }
         }
         Ok(())
@@ -196,19 +196,21 @@ fn smaller_growth(bytes: usize, refused: usize) -> Option<usize> {
 }
 
 impl State {
+    /// Regions in which nothing is live, with their size and only chunk.
     fn unused_regions(&self) -> Vec<(DevicePtr, usize, ChunkId)> {
-        let regions = self.regions.iter().map(|(&ptr, &(bytes, first))| (ptr, bytes, first));
-        regions.filter(|(_, bytes, first)| self.chunks.is_unused(*first, *bytes)).collect()
+        let whole = |(&ptr, &bytes): (&DevicePtr, &usize)| {
+            Some((ptr, bytes, self.chunks.whole_region(ptr.0, bytes)?))
+        };
+        self.regions.iter().filter_map(whole).collect()
     }
 
     fn unused_bytes(&self) -> usize {
         self.unused_regions().iter().map(|(_, bytes, _)| bytes).sum()
     }
 
-    fn forget_region(&mut self, ptr: DevicePtr) {
-        let (bytes, first) = self.regions.remove(&ptr).expect("is a region");
-        self.chunks.remove_region(first);
-        self.region_bytes -= bytes;
+    fn forget_region(&mut self, ptr: DevicePtr, chunk: ChunkId) {
+        self.region_bytes -= self.regions.remove(&ptr).expect("is a region");
+        self.chunks.remove_region(chunk);
     }
 }
 
@@ -226,9 +228,9 @@ impl Resource for Bfc {
             None => self.find_after_growth(state, rounded, slot, stream)?,
         };
         state.chunks.frees(chunk).order(&mut state.ordered, slot, stream, driver)?;
-        let ptr = DevicePtr(state.chunks.take(chunk, rounded, self.config.most_waste_bytes));
-        state.live.insert(ptr, bytes, chunk);
-        Ok(ptr)
+        let (chunk, start) = state.chunks.take(chunk, rounded, self.config.most_waste_bytes);
+        state.live.insert(DevicePtr(start), bytes, chunk);
+        Ok(DevicePtr(start))
     }
 
     fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError> {
@@ -236,9 +238,8 @@ impl Resource for Bfc {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        state.live.check(ptr, bytes)?;
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
-        let chunk = state.live.remove(ptr);
+        let chunk = state.live.take(ptr, bytes)?;
         let point = state.ordered.point(slot, stream, &self.upstream.driver);
         state.chunks.free(chunk, Frees::from(point));
         Ok(())
@@ -254,9 +255,9 @@ impl Resource for Bfc {
         let state = &mut *self.state.lock();
         let before = self.upstream.reserved_bytes();
         if state.ordered.wait_for_all(&self.upstream.driver).is_ok() {
-            for (ptr, bytes, _) in state.unused_regions() {
+            for (ptr, bytes, chunk) in state.unused_regions() {
                 if self.upstream.give(ptr, bytes, Stream::LEGACY).is_ok() {
-                    state.forget_region(ptr);
+                    state.forget_region(ptr, chunk);
                 }
             }
         }
@@ -274,7 +275,7 @@ impl Drop for Bfc {
     /// Everything goes back upstream: nobody can free what is still held.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let regions = state.regions.iter().map(|(ptr, (bytes, _))| (*ptr, *bytes));
+        let regions = state.regions.iter().map(|(ptr, bytes)| (*ptr, *bytes));
         self.upstream.close(regions, state.live.usage(), &mut state.ordered);
     }
 }

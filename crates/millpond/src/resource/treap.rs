@@ -8,8 +8,14 @@ pub(super) type NodeId = u32;
 
 const NONE: NodeId = u32::MAX;
 
-/// What a set is ordered by.
-pub(super) type Key = (u64, u64);
+/// What a set is ordered by: a number above another, which decides between equals.
+pub(super) type Key = u128;
+
+/// The key of two numbers.
+#[inline]
+pub(super) const fn key(first: u64, second: u64) -> Key {
+    (first as u128) << 64 | second as u128
+}
 
 /// `left.key < key < right.key`, `priority ≥` that of both, `greatest = max(weight, left.greatest, right.greatest)`.
 #[derive(Clone, Copy, Debug)]
@@ -29,25 +35,30 @@ pub(super) struct Root(NodeId);
 impl Root {
     pub(super) const EMPTY: Root = Root(NONE);
 
+    #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.0 == NONE
     }
 }
 
 /// The nodes of any number of sets. A node is in one set at most.
+///
+/// Where weights are not wanted, nothing is spent on them.
 #[derive(Debug)]
-pub(super) struct Treap {
+pub(super) struct Treap<const WEIGHED: bool> {
     nodes: Vec<Node>,
     random: u32,
+    /// The way down to where something has changed; kept for its memory.
+    way: Vec<NodeId>,
 }
 
-impl Default for Treap {
+impl<const WEIGHED: bool> Default for Treap<WEIGHED> {
     fn default() -> Self {
-        Treap { nodes: Vec::new(), random: 0x9E37_79B9 }
+        Treap { nodes: Vec::new(), random: 0x9E37_79B9, way: Vec::new() }
     }
 }
 
-impl Treap {
+impl<const WEIGHED: bool> Treap<WEIGHED> {
     /// Adds a node that is in no set.
     pub(super) fn insert(&mut self, root: &mut Root, id: NodeId, key: Key, weight: u64) {
         // Xorshift: nobody chooses keys to match it, and runs repeat.
@@ -56,32 +67,44 @@ impl Treap {
         self.random ^= self.random << 5;
         let priority = self.random;
         let node = Node { key, weight, greatest: weight, left: NONE, right: NONE, priority };
-        if self.nodes.len() <= id as usize {
-            self.nodes.resize(id as usize + 1, node);
+        match self.nodes.get_mut(id as usize) {
+            Some(place) => *place = node,
+            None => self.nodes.resize(id as usize + 1, node),
         }
-        self.nodes[id as usize] = node;
-        root.0 = self.inserted(root.0, id);
+        if root.is_empty() {
+            root.0 = id;
+            return;
+        }
+        self.way.clear();
+        let mut at = root.0;
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.priority < priority {
+                break;
+            }
+            self.way.push(at);
+            at = if key < node.key { node.left } else { node.right };
+        }
+        if at != NONE {
+            let (left, right) = self.split(at, key);
+            let node = &mut self.nodes[id as usize];
+            (node.left, node.right) = (left, right);
+            self.weigh(id);
+        }
+        self.hang(root, id, key);
+        self.weigh_upwards();
     }
 
-    fn inserted(&mut self, at: NodeId, id: NodeId) -> NodeId {
-        if at == NONE {
-            return id;
+    /// Puts a subtree at the end of the way that was gone with this key.
+    #[inline]
+    fn hang(&mut self, root: &mut Root, id: NodeId, key: Key) {
+        match self.way.last() {
+            None => root.0 = id,
+            Some(&parent) => {
+                let parent = &mut self.nodes[parent as usize];
+                *(if key < parent.key { &mut parent.left } else { &mut parent.right }) = id;
+            }
         }
-        let (node, new) = (self.nodes[at as usize], self.nodes[id as usize]);
-        if node.priority < new.priority {
-            let (left, right) = self.split(at, new.key);
-            let new = &mut self.nodes[id as usize];
-            (new.left, new.right) = (left, right);
-            self.weigh(id);
-            return id;
-        }
-        if new.key < node.key {
-            self.nodes[at as usize].left = self.inserted(node.left, id);
-        } else {
-            self.nodes[at as usize].right = self.inserted(node.right, id);
-        }
-        self.weigh(at);
-        at
     }
 
     /// Those below a key, and the others.
@@ -89,7 +112,7 @@ impl Treap {
         if at == NONE {
             return (NONE, NONE);
         }
-        let node = self.nodes[at as usize];
+        let node = &self.nodes[at as usize];
         let parts = if node.key < key {
             let (left, right) = self.split(node.right, key);
             self.nodes[at as usize].right = left;
@@ -105,25 +128,44 @@ impl Treap {
 
     /// Takes a node out of its set.
     pub(super) fn remove(&mut self, root: &mut Root, id: NodeId) {
-        let Node { key, .. } = self.nodes[id as usize];
-        root.0 = self.removed(root.0, id, key);
+        let Node { key, left, right, .. } = self.nodes[id as usize];
+        if root.0 == id {
+            root.0 = self.joined(left, right);
+            return;
+        }
+        self.go_to(*root, id, key);
+        let below = self.joined(left, right);
+        self.hang(root, below, key);
+        self.weigh_upwards();
     }
 
-    fn removed(&mut self, at: NodeId, id: NodeId, key: Key) -> NodeId {
-        debug_assert_ne!(at, NONE, "the node is in the set");
-        let node = self.nodes[at as usize];
-        if at == id {
-            return self.joined(node.left, node.right);
-        }
-        if key < node.key {
-            self.nodes[at as usize].left = self.removed(node.left, id, key);
+    /// Gives a node of a set another key, wherever that belongs.
+    #[inline]
+    pub(super) fn rekey(&mut self, root: &mut Root, id: NodeId, key: Key) {
+        let node = &mut self.nodes[id as usize];
+        if root.0 == id && (node.left, node.right) == (NONE, NONE) {
+            node.key = key;
         } else {
-            self.nodes[at as usize].right = self.removed(node.right, id, key);
+            let weight = node.weight;
+            self.remove(root, id);
+            self.insert(root, id, key, weight);
         }
-        self.weigh(at);
-        at
     }
 
+    /// Remembers the way to a node, without it.
+    #[inline]
+    fn go_to(&mut self, root: Root, id: NodeId, key: Key) {
+        self.way.clear();
+        let mut at = root.0;
+        while at != id {
+            debug_assert_ne!(at, NONE, "the node is in the set");
+            self.way.push(at);
+            let node = &self.nodes[at as usize];
+            at = if key < node.key { node.left } else { node.right };
+        }
+    }
+
+    #[inline]
     fn joined(&mut self, left: NodeId, right: NodeId) -> NodeId {
         if left == NONE {
             return right;
@@ -131,12 +173,18 @@ impl Treap {
         if right == NONE {
             return left;
         }
-        let (low, high) = (self.nodes[left as usize], self.nodes[right as usize]);
+        self.joined_by_priority(left, right)
+    }
+
+    fn joined_by_priority(&mut self, left: NodeId, right: NodeId) -> NodeId {
+        let (low, high) = (&self.nodes[left as usize], &self.nodes[right as usize]);
         let top = if low.priority >= high.priority {
-            self.nodes[left as usize].right = self.joined(low.right, right);
+            let below = self.joined(low.right, right);
+            self.nodes[left as usize].right = below;
             left
         } else {
-            self.nodes[right as usize].left = self.joined(left, high.left);
+            let below = self.joined(left, high.left);
+            self.nodes[right as usize].left = below;
             right
         };
         self.weigh(top);
@@ -144,39 +192,74 @@ impl Treap {
     }
 
     #[inline]
-    fn weigh(&mut self, at: NodeId) {
-        let Node { weight, left, right, .. } = self.nodes[at as usize];
-        let below = |id: NodeId| if id == NONE { 0 } else { self.nodes[id as usize].greatest };
-        self.nodes[at as usize].greatest = weight.max(below(left)).max(below(right));
+    fn greatest_below(&self, id: NodeId) -> u64 {
+        if id == NONE { 0 } else { self.nodes[id as usize].greatest }
+    }
+
+    /// Finds the greatest weight below a node anew; says whether it was another.
+    #[inline]
+    fn weigh(&mut self, at: NodeId) -> bool {
+        if !WEIGHED {
+            return false;
+        }
+        let Node { weight, left, right, greatest, .. } = self.nodes[at as usize];
+        let now = weight.max(self.greatest_below(left)).max(self.greatest_below(right));
+        self.nodes[at as usize].greatest = now;
+        now != greatest
+    }
+
+    /// After something has changed at the end of the way.
+    #[inline]
+    fn weigh_upwards(&mut self) {
+        if WEIGHED {
+            for index in (0..self.way.len()).rev() {
+                if !self.weigh(self.way[index]) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The last node whose key is less than this, and the first whose is not.
+    #[inline]
+    pub(super) fn around(&self, root: Root, key: Key) -> (Option<NodeId>, Option<NodeId>) {
+        let (mut at, mut below, mut above) = (root.0, None, None);
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.key < key {
+                below = Some(at);
+                at = node.right;
+            } else {
+                above = Some(at);
+                at = node.left;
+            }
+        }
+        (below, above)
     }
 
     /// The first node whose key is no less than this.
     #[inline]
     pub(super) fn first_from(&self, root: Root, key: Key) -> Option<NodeId> {
-        let (mut at, mut found) = (root.0, None);
-        while at != NONE {
-            let node = &self.nodes[at as usize];
-            if node.key < key {
-                at = node.right;
-            } else {
-                found = Some(at);
-                at = node.left;
-            }
-        }
-        found
+        self.around(root, key).1
     }
 
-    /// The first node that weighs at least so much.
+    /// The last node.
+    pub(super) fn last(&self, root: Root) -> Option<NodeId> {
+        self.around(root, Key::MAX).0
+    }
+}
+
+impl Treap<true> {
+    /// The first node that weighs at least so much, which is more than 0.
     #[inline]
     pub(super) fn first_weighing(&self, root: Root, weight: u64) -> Option<NodeId> {
-        let weighs = |id: NodeId| id != NONE && self.nodes[id as usize].greatest >= weight;
-        if !weighs(root.0) {
+        if self.greatest(root) < weight {
             return None;
         }
         let mut at = root.0;
         loop {
             let node = &self.nodes[at as usize];
-            if weighs(node.left) {
+            if self.greatest_below(node.left) >= weight {
                 at = node.left;
             } else if node.weight >= weight {
                 return Some(at);
@@ -187,8 +270,9 @@ impl Treap {
     }
 
     /// The greatest weight in a set, or 0.
+    #[inline]
     pub(super) fn greatest(&self, root: Root) -> u64 {
-        if root.is_empty() { 0 } else { self.nodes[root.0 as usize].greatest }
+        self.greatest_below(root.0)
     }
 
     /// The key and the weight of a node.
@@ -201,34 +285,12 @@ impl Treap {
     /// Gives a node of a set another key and weight. It must stay between its neighbours.
     #[inline]
     pub(super) fn change(&mut self, root: Root, id: NodeId, key: Key, weight: u64) {
-        let old = std::mem::replace(&mut self.nodes[id as usize].key, key);
-        self.nodes[id as usize].weight = weight;
-        self.reweigh(root.0, id, old);
-    }
-
-    fn reweigh(&mut self, at: NodeId, id: NodeId, key: Key) {
-        if at != id {
-            let node = &self.nodes[at as usize];
-            let below = if key < node.key { node.left } else { node.right };
-            self.reweigh(below, id, key);
+        self.go_to(root, id, self.nodes[id as usize].key);
+        let node = &mut self.nodes[id as usize];
+        (node.key, node.weight) = (key, weight);
+        if self.weigh(id) {
+            self.weigh_upwards();
         }
-        self.weigh(at);
-    }
-
-    /// The last node whose key is less than this.
-    #[inline]
-    pub(super) fn last_before(&self, root: Root, key: Key) -> Option<NodeId> {
-        let (mut at, mut found) = (root.0, None);
-        while at != NONE {
-            let node = &self.nodes[at as usize];
-            if node.key < key {
-                found = Some(at);
-                at = node.right;
-            } else {
-                at = node.left;
-            }
-        }
-        found
     }
 }
 
@@ -242,44 +304,45 @@ mod tests {
     #[test]
     fn it_is_an_ordered_set() {
         let mut rng = fastrand::Rng::with_seed(1);
-        let (mut treap, mut root) = (Treap::default(), Root::EMPTY);
+        let (mut treap, mut root) = (Treap::<true>::default(), Root::EMPTY);
         let mut model: BTreeMap<Key, NodeId> = BTreeMap::new();
         let mut ids: Vec<NodeId> = (0..200).collect();
+        let weight = |key: &Key| (key >> 64) as u64;
         for _ in 0..5_000 {
             if rng.bool() && !ids.is_empty() {
                 let id = ids.swap_remove(rng.usize(..ids.len()));
-                let key = (rng.u64(..50), u64::from(id));
-                treap.insert(&mut root, id, key, key.0);
+                let key = key(rng.u64(..50), u64::from(id));
+                treap.insert(&mut root, id, key, weight(&key));
                 model.insert(key, id);
             } else if let Some((&key, &id)) = model.iter().nth(rng.usize(..200)) {
                 treap.remove(&mut root, id);
                 model.remove(&key);
                 ids.push(id);
             }
-            let key = (rng.u64(..50), rng.u64(..200));
+            let key = key(rng.u64(..50), rng.u64(..200));
             let from = model.range(key..).next().map(|(_, id)| *id);
             let before = model.range(..key).next_back().map(|(_, id)| *id);
-            assert_eq!(treap.first_from(root, key), from);
-            assert_eq!(treap.last_before(root, key), before);
-            let heavy = rng.u64(..60);
-            let first = model.iter().find(|(key, _)| key.0 >= heavy).map(|(_, id)| *id);
+            assert_eq!(treap.around(root, key), (before, from));
+            let heavy = rng.u64(1..60);
+            let first = model.iter().find(|(key, _)| weight(key) >= heavy).map(|(_, id)| *id);
             assert_eq!(treap.first_weighing(root, heavy), first);
-            let greatest = model.last_key_value().map_or(0, |(key, _)| key.0);
-            assert_eq!(treap.greatest(root), greatest);
+            let last = model.last_key_value();
+            assert_eq!(treap.last(root), last.map(|(_, id)| *id));
+            assert_eq!(treap.greatest(root), last.map_or(0, |(key, _)| weight(key)));
             assert_eq!(root.is_empty(), model.is_empty());
         }
     }
 
     #[test]
     fn a_changed_node_weighs_what_it_was_given() {
-        let (mut treap, mut root) = (Treap::default(), Root::EMPTY);
+        let (mut treap, mut root) = (Treap::<true>::default(), Root::EMPTY);
         for id in 0..100 {
-            treap.insert(&mut root, id, (u64::from(id) * 10, 0), 1);
+            treap.insert(&mut root, id, Key::from(id) * 10, 1);
         }
-        treap.change(root, 37, (375, 0), 5);
+        treap.change(root, 37, 375, 5);
         assert_eq!(treap.first_weighing(root, 2), Some(37));
-        assert_eq!(treap.first_from(root, (371, 0)), Some(37));
-        treap.change(root, 37, (370, 0), 0);
+        assert_eq!(treap.first_from(root, 371), Some(37));
+        treap.change(root, 37, 370, 0);
         assert_eq!((treap.first_weighing(root, 2), treap.greatest(root)), (None, 1));
     }
 }
