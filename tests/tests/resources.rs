@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use millpond::Driver;
 use millpond::driver::{Call, DriverError, DriverErrorKind, DriverResult};
-use millpond::resource::{AllocError, Arena, ArenaConfig, Async, BestFit, Bfc, Direct, MakeError};
+use millpond::resource::{
+    AllocError, Arena, ArenaConfig, Async, BestFit, Bfc, Binning, BinningConfig, Buddy, Direct,
+    MakeError, Managed, ManagedConfig, Pinned, PinnedConfig, Slab,
+};
 use millpond_tests::conformance;
 use millpond_tests::conformance::Promises;
 
@@ -35,6 +38,20 @@ fn arena_of(driver: Arc<dyn Driver>, bytes: usize) -> Result<Arena, MakeError> {
     Arena::with_config(upstream, ArenaConfig { arena_bytes: Some(bytes) })
 }
 
+/// Bins of 64 KiB to 1 MiB, small enough for a small device. A bin serves no other size.
+fn binning(driver: Arc<dyn Driver>) -> Result<Binning, MakeError> {
+    let config = BinningConfig { least_exponent: 16, most_exponent: 20, blocks_per_chunk: 16 };
+    Binning::with_config(Arc::new(Direct::new(driver)), config)
+}
+
+/// All sizes up to 1 MiB in blocks of it: little else than a `FixedSize`.
+fn fixed_size(driver: Arc<dyn Driver>) -> Result<Binning, MakeError> {
+    let config = BinningConfig { least_exponent: 20, most_exponent: 20, blocks_per_chunk: 8 };
+    Binning::with_config(Arc::new(Direct::new(driver)), config)
+}
+
+const BINS: Promises = Promises { coalesces: false, ..DIRECT };
+
 conformance!(direct, |driver| Ok(Direct::new(driver)), DIRECT, 10_000);
 conformance!(async_pool, |driver| made(Async::new(driver)), ASYNC);
 conformance!(best_fit, |driver| made(BestFit::new(driver)), DIRECT);
@@ -45,4 +62,21 @@ conformance!(
     arena_of_half,
     |driver| made(Arena::new(driver)),
     Promises { coalesces: false, ..ARENA }
+);
+conformance!(buddy, |driver| made(Buddy::new(driver)), DIRECT);
+conformance!(slab, |driver| made(Slab::new(driver)), Promises { coalesces: false, ..DIRECT });
+conformance!(fixed_size, |driver| made(super::fixed_size(driver)), BINS);
+conformance!(binning, |driver| made(super::binning(driver)), BINS);
+
+// Their memory is the host's, so they are told what to think of as all.
+const ALL_BYTES: Option<usize> = Some(millpond_tests::conformance::CAPACITY_BYTES);
+conformance!(
+    managed,
+    |driver| Ok(Managed::with_config(driver, ManagedConfig { maximum_bytes: ALL_BYTES })),
+    DIRECT
+);
+conformance!(
+    pinned,
+    |driver| Ok(Pinned::with_config(driver, PinnedConfig { maximum_bytes: ALL_BYTES })),
+    DIRECT
 );

@@ -7,11 +7,18 @@ mod arena;
 mod async_pool;
 mod best_fit;
 mod bfc;
+mod binning;
+mod buddy;
 mod direct;
+mod each_block;
 mod error;
+mod fixed_size;
 mod frees;
 mod live_blocks;
+mod managed;
 mod ordered;
+mod pinned;
+mod slab;
 mod treap;
 mod upstream;
 mod usage;
@@ -22,8 +29,14 @@ pub use arena::{Arena, ArenaConfig};
 pub use async_pool::{Async, AsyncConfig};
 pub use best_fit::{BestFit, BestFitConfig};
 pub use bfc::{Bfc, BfcConfig};
+pub use binning::{Binning, BinningConfig};
+pub use buddy::{Buddy, BuddyConfig};
 pub use direct::Direct;
 pub use error::{AllocError, FreeError, MakeError, OutOfMemory, Recoverable};
+pub use fixed_size::{FixedSize, FixedSizeConfig};
+pub use managed::{Managed, ManagedConfig};
+pub use pinned::{Pinned, PinnedConfig};
+pub use slab::{Slab, SlabConfig};
 pub use usage::Usage;
 
 use crate::driver::{DevicePtr, Driver, Stream};
@@ -58,6 +71,11 @@ pub trait Resource: Send + Sync {
 
     /// Gives back what nobody holds; returns how many bytes that were.
     fn trim(&self) -> usize;
+
+    /// [`usage`](Self::usage)'s `reserved_bytes`, asked by a resource above this one. If that takes driver calls, they count.
+    fn reserved_bytes(&self) -> usize {
+        self.usage().reserved_bytes
+    }
 
     /// The driver whose memory this is in the end.
     fn driver(&self) -> &Arc<dyn Driver>;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use millpond::Resource;
 use millpond::driver::Driver;
 use millpond::pool::Pool;
-use millpond::resource::{Arena, Async, BestFit, Bfc, Direct};
+use millpond::resource::{Arena, Async, BestFit, Bfc, Binning, Buddy, Direct, Slab};
 use millpond_sim::{Profile, SimGpu};
 
 use super::host_malloc_ffi::{Jemalloc, Mimalloc, SystemMalloc};
@@ -38,6 +38,9 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
     Allocator { name: "bestfit", make: |profile| millpond("bestfit", profile, BestFit::new) },
     Allocator { name: "bfc", make: |profile| millpond("bfc", profile, Bfc::new) },
     Allocator { name: "arena", make: |profile| millpond("arena", profile, Arena::new) },
+    Allocator { name: "buddy", make: |profile| millpond("buddy", profile, Buddy::new) },
+    Allocator { name: "slab", make: |profile| millpond("slab", profile, Slab::new) },
+    Allocator { name: "binning", make: |profile| millpond("binning", profile, Binning::new) },
     Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
     Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
     Allocator { name: "system", make: |_| Ok(Box::new(Shared(SystemMalloc))) },

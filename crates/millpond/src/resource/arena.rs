@@ -290,8 +290,8 @@ impl Resource for Arena {
             ptr = self.try_allocate(rounded, bytes, stream)?;
         }
         let Some(ptr) = ptr else {
-            let Usage { largest_free_bytes, .. } = self.usage();
-            return Err(self.upstream.out_of_memory(bytes, self.live(), largest_free_bytes, 0));
+            let (live, largest) = (self.live(), self.largest_free());
+            return Err(self.upstream.out_of_memory(bytes, live, largest, 0));
         };
         self.tally.allocated(bytes);
         Ok(ptr)
@@ -318,11 +318,7 @@ impl Resource for Arena {
     }
 
     fn usage(&self) -> Usage {
-        let arenas = self.arenas.lock();
-        let largest = arenas.all.iter().map(|arena| arena.lock().space.largest_free()).max();
-        drop(arenas);
-        let largest = largest.unwrap_or(0).max(self.global.lock().largest_free());
-        self.upstream.usage(self.live(), largest as usize)
+        self.upstream.usage(self.live(), self.largest_free())
     }
 
     /// Waits for the device, and makes all superblocks the global arena's; gives nothing back upstream, as the original.
@@ -332,12 +328,22 @@ impl Resource for Arena {
         0
     }
 
+    fn reserved_bytes(&self) -> usize {
+        self.upstream.reserved_bytes()
+    }
+
     fn driver(&self) -> &Arc<dyn Driver> {
         self.upstream.driver()
     }
 }
 
 impl Arena {
+    fn largest_free(&self) -> usize {
+        let arenas = self.arenas.lock();
+        let largest = arenas.all.iter().map(|arena| arena.lock().space.largest_free()).max();
+        largest.unwrap_or(0).max(self.global.lock().largest_free()) as usize
+    }
+
     fn live(&self) -> Usage {
         let arenas = self.arenas.lock();
         let blocks = arenas.all.iter().map(|arena| arena.lock().space.live.usage().live_blocks);

@@ -110,11 +110,10 @@ impl Async {
         if !error.is_out_of_memory() {
             return error.into();
         }
-        let reserved = self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
         AllocError::OutOfMemory(Box::new(OutOfMemory {
             requested_bytes: bytes,
             live_bytes: self.live.lock().usage().live_bytes,
-            reserved_bytes: reserved.unwrap_or(0) as usize,
+            reserved_bytes: self.reserved_bytes(),
             device_free_bytes: self.driver.memory_info().map_or(0, |info| info.free_bytes),
             ..OutOfMemory::default()
         }))
@@ -159,15 +158,20 @@ impl Resource for Async {
         }
     }
 
-    /// Only what has been freed and has run can be given back.
+    /// Waits for the device: what was freed can be given back when that has run.
     fn trim(&self) -> usize {
-        let ask = || self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
-        // Asked twice, since only the driver knows, and what it gave back must be said.
-        let reserved = || ask().or_else(|_| ask());
-        let Ok(before) = reserved() else { return 0 };
+        let before = self.reserved_bytes();
+        if before > 0 {
+            let _ = self.driver.synchronize_device();
+        }
         let _ = self.driver.trim_pool(self.pool, 0);
-        let after = reserved().unwrap_or(before);
-        before.saturating_sub(after) as usize
+        before.saturating_sub(self.reserved_bytes())
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        let ask = || self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
+        // Asked twice: only the driver knows, and what was given back must be said right.
+        ask().or_else(|_| ask()).unwrap_or(0) as usize
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -178,15 +182,13 @@ impl Resource for Async {
 impl Drop for Async {
     /// Blocks still held go back to the driver: nobody can free them any more.
     fn drop(&mut self) {
-        let held: Vec<DevicePtr> = self.live.get_mut().iter().map(|(ptr, ..)| ptr).collect();
-        if !held.is_empty() {
-            // On which streams they are in use nobody can tell.
-            let _ = self.driver.synchronize_device();
-        }
-        for ptr in held {
+        // Until the work that used them is done, blocks would keep the memory of a pool that is gone.
+        let _ = self.driver.synchronize_device();
+        for (ptr, ..) in self.live.get_mut().iter() {
             // A driver that fails here has lost the memory; there is nobody left to tell.
             let _ = self.driver.free_async(ptr, Stream::LEGACY);
         }
+        let _ = self.driver.synchronize_stream(Stream::LEGACY);
         let _ = self.driver.destroy_pool(self.pool);
     }
 }

@@ -254,6 +254,10 @@ impl Resource for BestFit {
         before.saturating_sub(self.upstream.reserved_bytes())
     }
 
+    fn reserved_bytes(&self) -> usize {
+        self.upstream.reserved_bytes()
+    }
+
     fn driver(&self) -> &Arc<dyn Driver> {
         self.upstream.driver()
     }
