@@ -1,0 +1,217 @@
+//! What resources do beyond what all of them must: their settings, and their own rules between streams.
+
+use std::sync::Arc;
+
+use millpond::driver::{DevicePtr, Kernel, StreamFlags, Touch};
+use millpond::resource::{
+    Arena, Async, AsyncConfig, BestFit, BestFitConfig, Bfc, BfcConfig, Binning, BinningConfig,
+    Buddy, Direct, FixedSize, FixedSizeConfig, MakeError, Slab, SlabConfig,
+};
+use millpond::{AllocError, Driver, Resource, Stream};
+use millpond_sim::{Profile, SimGpu};
+
+const MIB: usize = 1 << 20;
+
+fn gpu() -> Arc<SimGpu> {
+    Arc::new(SimGpu::new(Profile::named("v100-16g").unwrap()))
+}
+
+fn direct(gpu: &Arc<SimGpu>) -> Arc<Direct> {
+    Arc::new(Direct::new(gpu.clone()))
+}
+
+fn two_streams(gpu: &SimGpu) -> [Stream; 2] {
+    [0; 2].map(|_| gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap())
+}
+
+/// Work that takes a while.
+fn busy(gpu: &SimGpu, ptr: DevicePtr, stream: Stream) {
+    let touches = vec![Touch::write(ptr, 256)];
+    let duration = std::time::Duration::from_millis(5);
+    gpu.launch(&Kernel::Work { touches, duration }, stream).unwrap();
+}
+
+/// Where a block lies that another stream has freed, and where the next one of the same size on this stream does.
+fn freed_and_taken(config: AsyncConfig, waits: bool) -> (DevicePtr, DevicePtr) {
+    let gpu = gpu();
+    let [one, two] = two_streams(&gpu);
+    let resource = Async::with_config(gpu.clone(), config).unwrap();
+    let freed = resource.allocate(MIB, one).unwrap();
+    busy(&gpu, freed, one);
+    resource.deallocate(freed, MIB, one).unwrap();
+    if waits {
+        gpu.synchronize_device().unwrap();
+    }
+    (freed, resource.allocate(MIB, two).unwrap())
+}
+
+#[test]
+fn the_drivers_pool_reuses_as_it_is_told() {
+    let off = AsyncConfig {
+        follow_event_dependencies: false,
+        allow_opportunistic: false,
+        allow_internal_dependencies: false,
+        ..AsyncConfig::default()
+    };
+    let (freed, taken) = freed_and_taken(off, true);
+    assert_ne!(freed, taken, "what another stream has freed is not reused at all");
+    let (freed, taken) = freed_and_taken(AsyncConfig { allow_opportunistic: true, ..off }, true);
+    assert_eq!(freed, taken, "what has run is reused");
+    let (freed, taken) = freed_and_taken(AsyncConfig { allow_opportunistic: true, ..off }, false);
+    assert_ne!(freed, taken, "what has not run is not");
+}
+
+#[test]
+fn the_drivers_pool_keeps_what_its_threshold_allows() {
+    for (release_threshold_bytes, kept) in [(0, false), (u64::MAX, true)] {
+        let gpu = gpu();
+        let config =
+            AsyncConfig { release_threshold_bytes, initial_bytes: 40 * MIB, ..Default::default() };
+        let resource = Async::with_config(gpu.clone(), config).unwrap();
+        assert!(resource.usage().reserved_bytes >= 40 * MIB, "it begins with its initial size");
+        gpu.synchronize_device().unwrap();
+        assert_eq!(resource.usage().reserved_bytes > 0, kept);
+        assert_eq!(resource.trim() > 0, kept);
+        assert_eq!(gpu.held().pool_bytes, 0);
+    }
+}
+
+#[test]
+fn best_fit_takes_from_its_own_stream_first_then_from_others_and_grows_last() {
+    let gpu = gpu();
+    let [one, two] = two_streams(&gpu);
+    let config = BestFitConfig { initial_bytes: 8 * MIB, maximum_bytes: Some(16 * MIB) };
+    let resource = BestFit::with_config(direct(&gpu), config).unwrap();
+    let allocate = |mib: usize, stream| resource.allocate(mib * MIB, stream).unwrap();
+    let free = |ptr, mib: usize, stream| resource.deallocate(ptr, mib * MIB, stream).unwrap();
+    // The initial block is the default stream's; these take it apart.
+    let blocks = [allocate(2, one), allocate(2, one), allocate(2, two), allocate(2, two)];
+    assert_eq!(resource.usage().reserved_bytes, 8 * MIB);
+    free(blocks[0], 2, one);
+    free(blocks[2], 2, two);
+    assert_eq!(allocate(1, two), blocks[2], "its own");
+    assert_eq!(allocate(2, two), blocks[0], "the other's, since nothing of its own is left");
+    free(blocks[1], 2, one);
+    free(blocks[3], 2, two);
+    // Neither stream has three in a row: both lists become one, and still there are none.
+    allocate(4, one);
+    assert_eq!(resource.usage().reserved_bytes, 12 * MIB, "half of what is left to the maximum");
+    let error = resource.allocate(5 * MIB, one).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+}
+
+#[test]
+fn bfc_gives_unused_regions_back_to_get_a_larger_one_if_it_may() {
+    for releases_regions in [false, true] {
+        let gpu = gpu();
+        let config =
+            BfcConfig { maximum_bytes: Some(16 * MIB), releases_regions, ..Default::default() };
+        let resource = Bfc::with_config(direct(&gpu), config).unwrap();
+        let blocks: Vec<_> =
+            (0..3).map(|_| resource.allocate(4 * MIB, Stream::LEGACY).unwrap()).collect();
+        for block in blocks {
+            resource.deallocate(block, 4 * MIB, Stream::LEGACY).unwrap();
+        }
+        assert_eq!(resource.usage().reserved_bytes, 16 * MIB, "4 MiB, as much again, then 8");
+        let answer = resource.allocate(14 * MIB, Stream::LEGACY);
+        assert_eq!(answer.is_ok(), releases_regions);
+        assert_eq!(resource.usage().reserved_bytes, 16 * MIB);
+    }
+}
+
+#[test]
+fn an_arenas_large_blocks_are_freed_when_their_stream_is_done() {
+    let gpu = gpu();
+    let [one, two] = two_streams(&gpu);
+    let resource = Arena::new(gpu.clone()).unwrap();
+    let (small, large) =
+        (resource.allocate(1000, one).unwrap(), resource.allocate(3 * MIB, one).unwrap());
+    busy(&gpu, large, one);
+    resource.deallocate(small, 1000, one).unwrap();
+    assert!(!gpu.query_stream(one).unwrap(), "a small block goes back without waiting");
+    resource.deallocate(large, 3 * MIB, one).unwrap();
+    assert!(gpu.query_stream(one).unwrap(), "a large one after the stream");
+    let small = resource.allocate(1000, one).unwrap();
+    let other = resource.allocate(1000, two).unwrap();
+    assert!(other.0.abs_diff(small.0) >= MIB as u64, "each stream has superblocks of its own");
+}
+
+#[test]
+fn a_block_that_is_larger_than_all_is_refused_with_a_remedy() {
+    let resource = FixedSize::new(gpu()).unwrap();
+    let error = resource.allocate(MIB + 1, Stream::LEGACY).unwrap_err();
+    assert_eq!(error, AllocError::LargerThanBlocks { bytes: MIB + 1, block_bytes: MIB });
+    assert!(error.to_string().ends_with("make blocks larger, or use binning"), "{error}");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_in_one_line() {
+    let gpu = gpu();
+    let wrong: [Result<Box<dyn Resource>, MakeError>; 5] = [
+        BestFit::with_config(
+            direct(&gpu),
+            BestFitConfig { initial_bytes: 512, maximum_bytes: Some(256) },
+        )
+        .map(|made| Box::new(made) as _),
+        FixedSize::with_config(
+            direct(&gpu),
+            FixedSizeConfig { block_bytes: 1000, ..Default::default() },
+        )
+        .map(|made| Box::new(made) as _),
+        Binning::with_config(
+            direct(&gpu),
+            BinningConfig { least_exponent: 4, ..Default::default() },
+        )
+        .map(|made| Box::new(made) as _),
+        Slab::with_config(
+            direct(&gpu),
+            SlabConfig { largest_object_bytes: 4 * MIB, ..Default::default() },
+        )
+        .map(|made| Box::new(made) as _),
+        Bfc::with_config(direct(&gpu), BfcConfig { maximum_bytes: Some(0), ..Default::default() })
+            .map(|made| Box::new(made) as _),
+    ];
+    for answer in wrong {
+        let message = answer.err().expect("is refused").to_string();
+        assert!(!message.contains('\n') && message.contains("_"), "{message}");
+    }
+}
+
+/// Streams come and go by the thousand: nothing that a resource keeps for them may grow with their number.
+#[test]
+fn streams_that_are_gone_leave_nothing_behind() {
+    let makes: [fn(Arc<dyn Driver>) -> Box<dyn Resource>; 5] = [
+        |driver| Box::new(BestFit::new(driver).unwrap()),
+        |driver| Box::new(Bfc::new(driver).unwrap()),
+        |driver| Box::new(Buddy::new(driver).unwrap()),
+        |driver| Box::new(Slab::new(driver).unwrap()),
+        |driver| Box::new(FixedSize::new(driver).unwrap()),
+    ];
+    for make in makes {
+        let gpu = gpu();
+        let resource = make(gpu.clone());
+        let mut most_reserved_early = 0;
+        for round in 0..3000 {
+            let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+            let blocks = [700, 90_000].map(|bytes| {
+                let ptr = resource.allocate(bytes, stream).unwrap();
+                busy(&gpu, ptr, stream);
+                (ptr, bytes)
+            });
+            for (ptr, bytes) in blocks {
+                resource.deallocate(ptr, bytes, stream).unwrap();
+            }
+            gpu.destroy_stream(stream).unwrap();
+            if round % 20 == 0 {
+                gpu.synchronize_device().unwrap();
+            }
+            if round < 100 {
+                most_reserved_early = resource.usage().peak_reserved_bytes;
+            }
+        }
+        assert_eq!(resource.usage().peak_reserved_bytes, most_reserved_early);
+        assert!(gpu.held().events < 200, "{} events", gpu.held().events);
+        gpu.synchronize_device().unwrap();
+        assert!(gpu.findings().is_empty());
+    }
+}
