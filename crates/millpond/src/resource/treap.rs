@@ -1,6 +1,6 @@
 //! Ordered sets whose nodes lie in one table, so that they never allocate once it has grown.
 //!
-//! A treap: a search tree by key, a heap by priorities that are random, and so as deep as a few times the logarithm of its size. A
+//! A treap: a search tree by key, a heap by priorities that are as good as random, and so as deep as a few times the logarithm of its size. A
 //! node has a weight beside its key and knows the greatest weight below it: "the first that weighs so much" is one way down.
 
 /// The number of a node: whoever uses the table hands numbers out.
@@ -47,25 +47,22 @@ impl Root {
 #[derive(Debug)]
 pub(super) struct Treap<const WEIGHED: bool> {
     nodes: Vec<Node>,
-    random: u32,
     /// The way down to where something has changed; kept for its memory.
     way: Vec<NodeId>,
 }
 
 impl<const WEIGHED: bool> Default for Treap<WEIGHED> {
     fn default() -> Self {
-        Treap { nodes: Vec::new(), random: 0x9E37_79B9, way: Vec::new() }
+        Treap { nodes: Vec::new(), way: Vec::new() }
     }
 }
 
 impl<const WEIGHED: bool> Treap<WEIGHED> {
     /// Adds a node that is in no set.
     pub(super) fn insert(&mut self, root: &mut Root, id: NodeId, key: Key, weight: u64) {
-        // Xorshift: nobody chooses keys to match it, and runs repeat.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        let priority = self.random;
+        // As good as random: nobody chooses keys to match it, and runs repeat.
+        let mixed = id.wrapping_mul(0x9E37_79B9);
+        let priority = (mixed ^ (mixed >> 15)).wrapping_mul(0x85EB_CA6B);
         let node = Node { key, weight, greatest: weight, left: NONE, right: NONE, priority };
         match self.nodes.get_mut(id as usize) {
             Some(place) => *place = node,
