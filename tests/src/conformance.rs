@@ -19,9 +19,12 @@ use millpond::driver::DriverResult;
 use millpond::{Driver, Resource};
 
 pub use bad_frees::{bad_frees, empty_blocks};
-pub use failures::every_call_failing;
+pub use failures::{every_call_failing, every_call_failing_in};
 pub use lab::{Block, CAPACITY_BYTES, Lab, STREAMS, Wrong, simulated};
-pub use limits::{coalesces, oom_complete, out_of_memory, returns_upstream, reuses_across_streams};
+pub use limits::{
+    coalesces, oom_complete, oom_complete_in, out_of_memory, returns_upstream,
+    reuses_across_streams,
+};
 pub use program::{programs, programs_until};
 pub use seeds::{Seeds, replay_command, runner};
 pub use threads::threads;
@@ -81,10 +84,16 @@ pub fn with_replay(outcome: Result<(), Wrong>, subject: &Subject, check: &str) {
     }
 }
 
+/// How often a dear check is run beside so many programs: `usual`, and less where there are few.
+pub fn seeds_beside(programs: u64, usual: u64) -> u64 {
+    const FEW_PROGRAMS: u64 = 100;
+    if programs > FEW_PROGRAMS { usual } else { usual.div_ceil(10) }
+}
+
 /// The tests of one resource: `conformance!(name, |driver| Ok(Resource::new(driver)), Promises { … })`.
 ///
-/// An optional last argument is the number of seeded programs to run, instead of 1,000, and of those on devices that go wrong; after
-/// it may come the kind of device.
+/// An optional last argument is the number of seeded programs to run, instead of 1,000, and of those on devices that go wrong; with 100
+/// or fewer the dear checks are shorter, too. After it may come the kind of device.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $make:expr, $promises:expr) => {
@@ -94,13 +103,17 @@ macro_rules! conformance {
         $crate::conformance!($name, $make, $promises, $programs, suite::Device::Whole);
     };
     ($name:ident, $make:expr, $promises:expr, $programs:expr, $device:expr) => {
+        $crate::conformance!(@as stringify!($name), $name, $make, $promises, $programs, $device);
+    };
+    // The path of the module is what replays it, where that is not the module's name alone.
+    (@as $path:expr, $name:ident, $make:expr, $promises:expr, $programs:expr, $device:expr) => {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
             use $crate::conformance as suite;
 
             const SUBJECT: suite::Subject = suite::Subject {
-                name: stringify!($name),
+                name: $path,
                 make: |driver| {
                     let make: fn(_) -> millpond::driver::DriverResult<_> = $make;
                     Ok(Box::new(make(driver)?))
@@ -111,8 +124,20 @@ macro_rules! conformance {
 
             $crate::conformance!(@checks
                 empty_blocks bad_frees out_of_memory coalesces returns_upstream
-                reuses_across_streams oom_complete every_call_failing threads
+                reuses_across_streams threads
             );
+
+            #[test]
+            fn oom_complete() {
+                let outcome = suite::oom_complete_in(&SUBJECT, suite::seeds_beside($programs, 50));
+                suite::with_replay(outcome, &SUBJECT, "oom_complete");
+            }
+
+            #[test]
+            fn every_call_failing() {
+                let outcome = suite::every_call_failing_in(&SUBJECT, suite::seeds_beside($programs, 8));
+                suite::with_replay(outcome, &SUBJECT, "every_call_failing");
+            }
 
             #[test]
             fn programs() {

@@ -6,7 +6,7 @@ use millpond::Driver;
 use millpond::driver::{Call, DriverError, DriverErrorKind, DriverResult};
 use millpond::resource::{
     AllocError, Arena, ArenaConfig, Async, BestFit, Bfc, Binning, BinningConfig, Buddy, Direct,
-    MakeError, Managed, ManagedConfig, Pinned, PinnedConfig, Slab,
+    MakeError, Managed, ManagedConfig, Pinned, PinnedConfig, PyTorchCaching, Slab, TorchConfig,
 };
 use millpond_tests::conformance;
 use millpond_tests::conformance::Promises;
@@ -53,6 +53,36 @@ fn fixed_size(driver: Arc<dyn Driver>) -> Result<Binning, MakeError> {
 const BINS: Promises = Promises { coalesces: false, ..DIRECT };
 
 conformance!(direct, |driver| Ok(Direct::new(driver)), DIRECT, 10_000);
+
+/// PyTorch's blocks belong to their stream for ever, and a segment with one live block is stuck.
+const TORCH: Promises = Promises {
+    coalesces: true,
+    returns_upstream: true,
+    reuses_across_streams: false,
+    oom_complete: false,
+    withstands_troubles: true,
+};
+
+conformance!(torch, |driver| Ok(PyTorchCaching::new(driver)), TORCH);
+conformance!(
+    torch_expandable,
+    |driver| {
+        let config = TorchConfig { expandable_segments: true, ..TorchConfig::default() };
+        Ok(PyTorchCaching::with_config(driver, config).expect("a right setting"))
+    },
+    TORCH
+);
+conformance!(
+    torch_every_setting,
+    |driver| {
+        let settings = "max_split_size_mb:20,roundup_power2_divisions:4,\
+            garbage_collection_threshold:0.5,per_process_memory_fraction:0.99";
+        let config = settings.parse().expect("right settings");
+        Ok(PyTorchCaching::with_config(driver, config).expect("right settings"))
+    },
+    TORCH
+);
+
 conformance!(async_pool, |driver| made(Async::new(driver)), ASYNC);
 conformance!(best_fit, |driver| made(BestFit::new(driver)), DIRECT);
 conformance!(bfc, |driver| made(Bfc::new(driver)), DIRECT);

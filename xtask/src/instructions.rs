@@ -110,6 +110,8 @@ fn instructions(allocator: &str, workload: &str, pairs: u64) -> Result<u64> {
             .arg(target()?.join("release/millpond"))
             .args(["bench", "--allocator", allocator, "--workload", workload])
             .args(["--count-pairs", &pairs.to_string()])
+            // The background does what it does when it likes.
+            .env("MILLPOND_CONF", "enable_defrag:false")
             .env_remove("MILLPOND_DEVICE"),
     )?;
     let collected = report.lines().find_map(|line| line.split_once("Collected : "));

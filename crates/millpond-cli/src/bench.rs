@@ -1,6 +1,7 @@
 //! `millpond bench`: what an allocate and free costs the host, beside other allocators in the same run.
 
 mod allocators;
+mod chosen;
 mod contest;
 mod host_malloc_ffi;
 mod meter;
@@ -18,7 +19,6 @@ mod workload;
 use anyhow::{Result, bail};
 use millpond::nearest::suggestion;
 
-use self::allocators::{ALLOCATORS, Allocator};
 use self::contest::{Effort, Entrant};
 use self::report::Report;
 use self::workload::Workload;
@@ -28,12 +28,12 @@ use crate::device;
 /// Measures, or only runs the pairs that an instruction counter wants to see.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workloads = workloads(&options.workload)?;
-    let allocators = allocators(&options.allocator)?;
+    let allocators = chosen::allocators(&options.allocator)?;
     let device = options.device.clone().unwrap_or_else(device::default_name);
     let profile = device::profile(&device)?;
     let mut entrants = allocators
         .iter()
-        .map(|allocator| Ok(Entrant { name: allocator.name, runner: (allocator.make)(&profile)? }))
+        .map(|allocator| Ok(Entrant { name: allocator.name(), runner: allocator.make(&profile)? }))
         .collect::<Result<Vec<_>>>()?;
     if let Some(pairs) = options.count_pairs {
         run_once(&workloads, &mut entrants, pairs);
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let (outcomes, clock_ns) = contest::hold(&workloads, &mut entrants, effort);
-    let names = entrants.iter().map(|entrant| entrant.name).collect();
+    let names = entrants.iter().map(|entrant| entrant.name.as_str()).collect();
     let report = Report { device: &device, effort, clock_ns, names, outcomes };
     if options.json.write(&report.json())? {
         return Ok(());
@@ -67,18 +67,6 @@ fn workloads(names: &[String]) -> Result<Vec<Workload>> {
     let chosen: Vec<_> = names.iter().filter_map(|name| Workload::named(name)).collect();
     let is_chosen = |workload: &Workload| chosen.is_empty() || chosen.contains(workload);
     Ok(Workload::ALL.into_iter().filter(is_chosen).collect())
-}
-
-/// Those named, or all; in the order of the list, each once.
-fn allocators(names: &[String]) -> Result<Vec<&'static Allocator>> {
-    let known: Vec<&str> = ALLOCATORS.iter().map(|allocator| allocator.name).collect();
-    if let Some(wrong) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return unknown("allocator", wrong, &known);
-    }
-    let is_chosen = |allocator: &&Allocator| {
-        names.is_empty() || names.iter().any(|name| name == allocator.name)
-    };
-    Ok(ALLOCATORS.iter().filter(is_chosen).collect())
 }
 
 fn unknown<T>(what: &str, name: &str, known: &[&'static str]) -> Result<T> {

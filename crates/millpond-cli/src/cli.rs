@@ -18,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
                   millpond devices                            every device, and which is the default\n  \
                   millpond devices --device sim:h100-80g      all figures of one, with their sources\n  \
                   millpond devices --json                     the same for programs\n  \
+                  millpond allocators                         what allocators are made of: pool, limit:4GiB/pool, …\n  \
                   millpond bench                              what an allocate and free costs, beside other allocators\n  \
                   millpond bench --workload W1,W2 --quick     a first impression\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
@@ -31,6 +32,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// List the devices there are, or everything known of one
     Devices(DevicesOptions),
+    /// List the resources and adaptors that allocators are made of, with their options and defaults
+    Allocators(AllocatorsOptions),
     /// Measure what an allocate and free costs the host, beside other allocators in the same run
     Bench(BenchOptions),
     /// Print a shell's completions, to be put where the shell looks for them
@@ -56,12 +59,23 @@ pub(crate) struct DevicesOptions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AllocatorsOptions {
+    /// Show only these
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
     /// Run only these: W1, W2, W3, W4, W5, W5x
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) workload: Vec<String>,
-    /// Measure only these, as they are named in the table; ratios need mimalloc among them
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Measure only these: names of the table, and stacks such as limit:4GiB/pool; ratios need mimalloc among them
+    ///
+    /// `millpond allocators` lists what stacks are made of. Several are separated by commas, or the option is repeated.
+    #[arg(long, value_name = "STACK")]
     pub(crate) allocator: Vec<String>,
     /// The device that Millpond's own allocators run on
     #[arg(long, value_name = "DEVICE")]

@@ -1,5 +1,6 @@
 //! The `millpond` program.
 
+mod allocators;
 mod bench;
 mod cli;
 mod device;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Devices(options) => devices::run(&options),
+        Command::Allocators(options) => allocators::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { dir } => shell::man_pages(dir.as_deref()),

@@ -3,6 +3,9 @@
 //! - [`driver`] is the seam: the [`Driver`] trait that real CUDA and the simulated GPU implement.
 //!   Nothing above it knows which of the two it talks to.
 //! - [`resource`] is what allocates: the [`Resource`] trait and its implementations.
+//! - [`adaptor`] is what wraps a resource and adds something: counts, a limit, a log, a search for leaks.
+//! - [`stack`] builds resources and adaptors by name: `limit:4GiB/pool`.
+//! - [`buffer`] is typed memory over any resource.
 //! - [`trace`] is what was recorded: allocations and frees of real programs, read from files.
 //! - [`device`] is how people and programs name a device (`sim:a100-80g`, `cuda:0`).
 //!
@@ -22,14 +25,19 @@
 
 #![deny(unsafe_code)]
 
+pub mod adaptor;
+pub mod buffer;
 mod chunks;
 pub mod device;
 pub mod driver;
 pub mod nearest;
 pub mod pool;
 pub mod resource;
+pub mod stack;
 pub mod trace;
 
+pub use buffer::{BufferError, DeviceBuffer};
 pub use driver::{DevicePtr, Driver, DriverError, Stream};
 pub use resource::{AllocError, FreeError, Resource, Usage};
+pub use stack::{Stack, StackError};
 pub use trace::{Trace, TraceError};

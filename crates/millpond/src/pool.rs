@@ -20,6 +20,7 @@ mod back;
 mod background;
 mod bins;
 mod config;
+mod counters;
 #[allow(unsafe_code)]
 mod fork;
 #[allow(unsafe_code)]
@@ -54,7 +55,7 @@ pub use self::region::{Region, RegionOptions};
 pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
 use crate::driver::{
-    Access, CaptureId, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
+    Access, CaptureId, Counted, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
 };
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 use crate::trace::Snapshot;
@@ -116,7 +117,7 @@ impl Pool {
             access: Access::ReadWrite,
             config,
         };
-        let inner = Arc::new(Inner::new(driver, options)?);
+        let inner = Arc::new(Inner::new(Counted::new(driver), options)?);
         Ok(Pool { watch: background::watch(&inner).map(Arc::new), inner })
     }
 
@@ -127,7 +128,7 @@ impl Pool {
     pub fn instance<E>(make: impl FnOnce() -> Result<Pool, E>) -> Result<Pool, E> {
         static INSTANCE: Mutex<Option<Pool>> = Mutex::new(None);
         let mut instance = INSTANCE.lock();
-        if let Some(pool) = &*instance {
+        if let Some(pool) = instance.as_ref().filter(|pool| !pool.inner.has_forked()) {
             return Ok(pool.clone());
         }
         Ok(instance.insert(make()?).clone())

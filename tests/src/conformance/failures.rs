@@ -8,8 +8,9 @@ use super::lab::{Lab, Wrong};
 use super::program::{program, run};
 use super::seeds::{Seeds, replay_command, runner};
 
-/// Programs to try, and calls of each to fail at most.
+/// Programs to try where nothing else is asked for.
 const PROGRAMS: u64 = 8;
+/// Calls of each to fail at most.
 const MOST_CALLS: u64 = 400;
 
 /// Runs a few programs again and again, each time with another of the resource's driver calls failing.
@@ -17,7 +18,15 @@ const MOST_CALLS: u64 = 400;
 /// # Errors
 /// What was wrong, and the command that shows it again.
 pub fn every_call_failing(subject: &Subject) -> Result<(), Wrong> {
-    for seed in Seeds::first(PROGRAMS) {
+    every_call_failing_in(subject, PROGRAMS)
+}
+
+/// As [`every_call_failing`], with so many programs.
+///
+/// # Errors
+/// As there.
+pub fn every_call_failing_in(subject: &Subject, programs: u64) -> Result<(), Wrong> {
+    for seed in Seeds::first(programs) {
         let program =
             program().new_tree(&mut runner(seed)).map_err(|reason| reason.to_string())?.current();
         // What no call failing gives: how many there are to fail.

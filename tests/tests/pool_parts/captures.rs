@@ -8,7 +8,7 @@ use millpond_sim::SimGpu;
 
 use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
 
-fn capture_id(gpu: &SimGpu, stream: Stream) -> millpond::driver::CaptureId {
+pub(crate) fn capture_id(gpu: &SimGpu, stream: Stream) -> millpond::driver::CaptureId {
     match gpu.capture_state(stream).unwrap() {
         CaptureState::Active(id) => id,
         state => panic!("not captured: {state:?}"),

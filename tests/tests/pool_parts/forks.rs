@@ -41,6 +41,8 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
                     pool.allocate_now(1000, stream) == Err(AllocError::Forked),
                     region.allocate(1000, stream) == Err(AllocError::Forked),
                     pool.preallocate(1000, 1) == Err(AllocError::Forked),
+                    pool.region(&RegionOptions::default()).is_err(),
+                    pool.stats().allocation_count == 0 && pool.live_by_tag().is_empty(),
                     pool.deallocate(small, 1000, stream).is_ok(),
                     pool.deallocate_unsized(large, stream).is_ok(),
                     pool.record_stream(small, stream).is_ok(),

@@ -7,6 +7,7 @@ mod fork_process;
 mod forks;
 mod plain_memory;
 mod regions;
+mod regressions;
 mod several_streams;
 mod snapshots;
 mod tags;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use millpond::Resource;
 use millpond::driver::Driver;
-use millpond::pool::Pool;
-use millpond::resource::{Arena, Async, BestFit, Bfc, Binning, Buddy, Direct, Slab};
+use millpond::pool::{Pool, PoolConfig};
+use millpond::resource::Direct;
 use millpond_sim::{Profile, SimGpu};
 
 use super::host_malloc_ffi::{Jemalloc, Mimalloc, SystemMalloc};
@@ -27,20 +27,14 @@ pub(crate) struct Allocator {
 
 /// All of them, in the order in which they are shown.
 ///
-/// A resource of Millpond is one line: its name, and `millpond("name", profile, Type::new)`.
+/// Every stack of Millpond's resources can be measured by what builds it; here are those that are measured when nothing is chosen, with
+/// the calls between harness and resource resolved when compiling.
 pub(crate) const ALLOCATORS: &[Allocator] = &[
-    Allocator { name: "pool", make: |profile| millpond("pool", profile, Pool::new) },
+    Allocator { name: "pool", make: |profile| millpond("pool", profile, pool) },
     Allocator {
         name: "direct",
-        make: |profile| millpond("direct", profile, |driver| anyhow::Ok(Direct::new(driver))),
+        make: |profile| millpond("direct", profile, |driver| Ok(Direct::new(driver))),
     },
-    Allocator { name: "async", make: |profile| millpond("async", profile, Async::new) },
-    Allocator { name: "bestfit", make: |profile| millpond("bestfit", profile, BestFit::new) },
-    Allocator { name: "bfc", make: |profile| millpond("bfc", profile, Bfc::new) },
-    Allocator { name: "arena", make: |profile| millpond("arena", profile, Arena::new) },
-    Allocator { name: "buddy", make: |profile| millpond("buddy", profile, Buddy::new) },
-    Allocator { name: "slab", make: |profile| millpond("slab", profile, Slab::new) },
-    Allocator { name: "binning", make: |profile| millpond("binning", profile, Binning::new) },
     Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
     Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
     Allocator { name: "system", make: |_| Ok(Box::new(Shared(SystemMalloc))) },
@@ -49,15 +43,17 @@ pub(crate) const ALLOCATORS: &[Allocator] = &[
     Allocator { name: "nothing", make: |_| Ok(Box::new(Shared(Nothing))) },
 ];
 
+/// A pool with the settings of the environment.
+fn pool(driver: Arc<dyn Driver>) -> Result<Pool> {
+    Ok(Pool::with_config(driver, PoolConfig::from_env()?)?)
+}
+
 /// A resource on a simulated GPU that it shares with nobody.
-fn millpond<R: Resource + 'static, E>(
-    name: &'static str,
+pub(crate) fn millpond<R: Resource + 'static>(
+    name: &str,
     profile: &Profile,
-    make: impl FnOnce(Arc<dyn Driver>) -> Result<R, E>,
-) -> Result<Box<dyn Runner>>
-where
-    anyhow::Error: From<E>,
-{
+    make: impl FnOnce(Arc<dyn Driver>) -> Result<R>,
+) -> Result<Box<dyn Runner>> {
     let gpu = Arc::new(SimGpu::new(profile.clone()));
     Ok(Box::new(Shared(OnStreams::new(name, gpu, make)?)))
 }

@@ -29,7 +29,7 @@ impl Effort {
 
 /// An allocator in the contest.
 pub(crate) struct Entrant {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) runner: Box<dyn Runner>,
 }
 

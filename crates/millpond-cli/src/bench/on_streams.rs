@@ -11,7 +11,7 @@ use super::subject::{StreamNumber, Subject, give_up};
 
 /// A resource and the streams that the workloads use it on.
 pub(crate) struct OnStreams<R> {
-    name: &'static str,
+    name: Arc<str>,
     resource: Arc<R>,
     streams: [Stream; 2],
 }
@@ -19,23 +19,24 @@ pub(crate) struct OnStreams<R> {
 // Not derived: that would ask for a resource that can be copied.
 impl<R> Clone for OnStreams<R> {
     fn clone(&self) -> Self {
-        OnStreams { resource: Arc::clone(&self.resource), ..*self }
+        OnStreams {
+            name: Arc::clone(&self.name),
+            resource: Arc::clone(&self.resource),
+            streams: self.streams,
+        }
     }
 }
 
 impl<R: Resource> OnStreams<R> {
     /// The resource that `make` makes on this driver.
-    pub(crate) fn new<E>(
-        name: &'static str,
+    pub(crate) fn new(
+        name: &str,
         driver: Arc<dyn Driver>,
-        make: impl FnOnce(Arc<dyn Driver>) -> Result<R, E>,
-    ) -> Result<OnStreams<R>>
-    where
-        anyhow::Error: From<E>,
-    {
+        make: impl FnOnce(Arc<dyn Driver>) -> Result<R>,
+    ) -> Result<OnStreams<R>> {
         let stream = || driver.create_stream(StreamFlags::NON_BLOCKING);
         let streams = [stream()?, stream()?];
-        Ok(OnStreams { name, resource: Arc::new(make(driver)?), streams })
+        Ok(OnStreams { name: name.into(), resource: Arc::new(make(driver)?), streams })
     }
 }
 
@@ -47,7 +48,7 @@ impl<R: Resource> Subject for OnStreams<R> {
     fn allocate(&mut self, bytes: usize, stream: StreamNumber) -> NonZeroU64 {
         match self.resource.allocate(bytes, self.streams[stream as usize]) {
             Ok(ptr) => NonZeroU64::new(ptr.0).expect("null is for zero bytes"),
-            Err(error) => give_up(self.name, &error),
+            Err(error) => give_up(&self.name, &error),
         }
     }
 
@@ -55,7 +56,7 @@ impl<R: Resource> Subject for OnStreams<R> {
     fn free(&mut self, block: NonZeroU64, bytes: usize, stream: StreamNumber) {
         let ptr = DevicePtr(block.get());
         if let Err(error) = self.resource.deallocate(ptr, bytes, self.streams[stream as usize]) {
-            give_up(self.name, &error);
+            give_up(&self.name, &error);
         }
     }
 }

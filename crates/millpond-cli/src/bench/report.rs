@@ -6,7 +6,7 @@ use anyhow::Result;
 use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use super::allocators::YARDSTICK;
+use super::allocators::{ALLOCATORS, YARDSTICK};
 use super::contest::{Effort, Figures, Outcome, Spread};
 use crate::output::{print, print_table, table};
 
@@ -16,7 +16,7 @@ pub(crate) struct Report<'a> {
     pub(crate) effort: Effort,
     pub(crate) clock_ns: u32,
     /// The allocators, in the order of each outcome's figures.
-    pub(crate) names: Vec<&'static str>,
+    pub(crate) names: Vec<&'a str>,
     pub(crate) outcomes: Vec<Outcome>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Json<'a> {
     effort: Effort,
     /// What reading the clock took, which is already taken off the times of single calls.
     clock_ns: u32,
-    workloads: BTreeMap<&'static str, BTreeMap<&'static str, JsonFigures>>,
+    workloads: BTreeMap<&'static str, BTreeMap<&'a str, JsonFigures>>,
 }
 
 #[derive(Serialize)]
@@ -76,9 +76,19 @@ impl Report<'_> {
             "NS: nanoseconds of the host per allocate and free, median of {} repetitions, which lay in SPREAD. RATIO: to {YARDSTICK}.\n\
              P99.9, MAX: of single calls, less {} ns for the clock; of {} passes the median, and the least disturbed. –: for one thread only.\n\
              Measured on this machine, which does other things too: times are noisy, MAX most of all, and ratios are what counts.\n\
-             pool and direct are Millpond on {}: what its driver takes is the simulation's time. nothing allocates nothing: what the harness costs.\n",
-            self.effort.repetitions, self.clock_ns, self.effort.call_passes, self.device
+             {} are Millpond on {}: what its driver takes is the simulation's time. nothing allocates nothing: what the harness costs.\n",
+            self.effort.repetitions,
+            self.clock_ns,
+            self.effort.call_passes,
+            self.ours(),
+            self.device
         ))
+    }
+
+    /// Which of the names are Millpond's.
+    fn ours(&self) -> &'static str {
+        let is_stack = |name: &&str| ALLOCATORS.iter().all(|allocator| allocator.name != *name);
+        if self.names.iter().any(is_stack) { "pool, direct and stacks" } else { "pool and direct" }
     }
 
     fn print_outcome(&self, outcome: &Outcome) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The program, as people and scripts use it.
 
+mod allocators;
 mod bench;
 mod program;
 mod run;

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use super::counters::Counters;
 use super::inner::Inner;
 use super::points::StreamSlot;
-use super::thread_cache::{Counters, ThreadCache, forget_last, set_last};
+use super::thread_cache::{HoldsCaches, ThreadCache, forget_last, set_last};
 use crate::driver::Stream;
 
 /// The caches of one thread in one pool.
@@ -65,8 +66,10 @@ pub(super) fn attach(
     let found = ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?;
     let (cache, counters) = found?;
     if let Some(epoch) = remembered_in {
+        // Before the settings are looked at: if they change meanwhile, so does the number, and this is not remembered.
+        let number = inner.number();
         let counters = inner.settings.counts().then_some(&counters);
-        set_last(&**inner, stream, epoch, &cache, counters);
+        set_last(&**inner, number, stream, epoch, &cache, counters);
     }
     Some((cache, counters))
 }

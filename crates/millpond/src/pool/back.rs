@@ -63,6 +63,8 @@ pub(super) enum Reach {
     WithinSlack,
     /// Also those that it must be made to wait for.
     Any,
+    /// As `Any`, and every one of them is looked at, however many there are: nothing else is left.
+    Every,
 }
 
 /// What kind of memory a back holds, and how much more than is used.
@@ -120,6 +122,8 @@ pub(super) struct State {
 pub(super) struct Pending {
     /// Old mappings whose work is not known to be done.
     pub(super) waiting_bytes: u64,
+    /// The largest free range with memory under all of it.
+    pub(super) largest_hole_bytes: u64,
     /// Pages that nothing in use touches.
     pub(super) spare_bytes: u64,
     /// Pages that are mapped nowhere.
@@ -224,6 +228,10 @@ impl Back {
 
     pub(super) fn properties(&self) -> PhysicalProperties {
         self.properties
+    }
+
+    pub(super) fn access(&self) -> Access {
+        self.access
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -332,16 +340,41 @@ impl Back {
 
     /// Whether points have passed, after waiting for them if told to.
     pub(super) fn has_passed(&self, points: &Points, wait: bool) -> bool {
-        let mut state = self.state.lock();
         let asked = match wait {
-            true => state.streams.wait(points, &self.driver),
-            false => state.streams.poll(&self.driver),
+            true => self.wait_until_passed(|_| vec![points.clone()]),
+            false => self.state.lock().streams.poll(&self.driver),
         };
-        asked.is_ok() && state.streams.have_passed(points)
+        asked.is_ok() && self.state.lock().streams.have_passed(points)
+    }
+
+    /// Waits for the points that `which` names, without the lock, so that nobody else waits, too.
+    fn wait_until_passed(&self, which: impl Fn(&State) -> Vec<Points>) -> DriverResult<()> {
+        let _relaxed = RelaxedCalls::enter(&self.driver);
+        loop {
+            let mut state = self.state.lock();
+            state.streams.poll(&self.driver)?;
+            let mut event = None;
+            for points in which(&state) {
+                event = state.streams.event_before(&points, &self.driver)?;
+                if event.is_some() {
+                    break;
+                }
+            }
+            drop(state);
+            let Some(event) = event else { return Ok(()) };
+            match self.driver.synchronize_event(event) {
+                // Somebody else has seen it pass, and it stands for nothing any more.
+                Err(error) if error.kind == DriverErrorKind::InvalidHandle => {}
+                answer => answer?,
+            }
+        }
     }
 
     /// Makes a stream wait for points, where it does not come after them anyway.
     pub(super) fn order(&self, points: &Points, taker: Taker) -> DriverResult<()> {
+        if taker.slot == StreamSlot::NOBODY {
+            return self.wait_until_passed(|_| vec![points.clone()]);
+        }
         let mut state = self.state.lock();
         let waits = state.streams.order(points, taker.slot, taker.handle, &self.driver)?;
         state.counts.cross_stream_waits += waits as u64;
@@ -389,6 +422,7 @@ impl Back {
         let state = self.state.lock();
         Pending {
             waiting_bytes: state.leaving.iter().map(|left| left.bytes).sum(),
+            largest_hole_bytes: state.largest_hole_bytes(),
             spare_bytes: state.pages.spare() as u64 * self.page_bytes,
             loose_bytes: state.loose.len() as u64 * self.page_bytes,
         }
@@ -403,9 +437,7 @@ impl Back {
     pub(super) fn end_capture(&self) {
         let mut state = self.state.lock();
         state.streams.end_capture();
-        for node in std::mem::take(&mut state.withheld) {
-            state.give_back(node);
-        }
+        state.give_back_withheld(&self.driver);
     }
 }
 

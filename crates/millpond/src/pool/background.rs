@@ -88,7 +88,10 @@ fn run() {
         let now = Instant::now();
         let Some(next) = pools.watched.iter_mut().find(|next| next.woken || next.due <= now) else {
             match pools.watched.iter().map(|watched| watched.due).min() {
-                Some(due) => drop(BACKGROUND.changed.wait_until(&mut pools, due)),
+                Some(due) => {
+                    let left = due.saturating_duration_since(now);
+                    BACKGROUND.changed.wait_for(&mut pools, left);
+                }
                 None => BACKGROUND.changed.wait(&mut pools),
             }
             continue;

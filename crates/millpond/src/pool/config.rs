@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
 use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
@@ -35,11 +35,14 @@ pub struct PoolConfig {
     pub thread_cache_max_bytes: usize,
     /// Blocks of one class that the global cache keeps for one stream. 0 switches the global cache off.
     pub global_cache_max_blocks: usize,
+    /// Bytes that the global cache keeps for one stream.
+    pub global_cache_max_bytes: usize,
     /// Blocks that go from a slab or the global cache to a thread cache at a time.
     pub batch_alloc_count: usize,
     /// How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
     pub slack: f64,
-    /// Blocks larger than this are the driver's own allocations, as if there were no pool. `None`: all blocks are the pool's.
+    /// Blocks larger than this are the driver's own allocations, as if there were no pool: not in regions and captures, and
+    /// only with the default alignment. `None`: all blocks are the pool's.
     pub direct_above_bytes: Option<usize>,
     /// The share of what is reserved and not live above which the background empties caches to merge what they hold.
     pub defrag_threshold: f64,
@@ -60,6 +63,7 @@ impl Default for PoolConfig {
             thread_cache_max_blocks: 64,
             thread_cache_max_bytes: 64 << 20,
             global_cache_max_blocks: 1024,
+            global_cache_max_bytes: 64 << 20,
             batch_alloc_count: 16,
             slack: 0.15,
             direct_above_bytes: None,
@@ -141,6 +145,14 @@ impl PoolConfig {
         )
     }
 
+    /// The settings that `MILLPOND_CONF` names, `key:value,key:value`; the defaults for all others.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, named.
+    pub fn from_env() -> Result<PoolConfig, ConfigError> {
+        std::env::var(CONF).unwrap_or_default().parse()
+    }
+
     /// Changes one setting, given as text.
     fn set(&mut self, field: &str, value: &str) -> Result<(), ConfigError> {
         fn read<T: FromStr>(field: &str, value: &str, what: &str) -> Result<T, ConfigError> {
@@ -154,6 +166,7 @@ impl PoolConfig {
             "thread_cache_max_blocks" => self.thread_cache_max_blocks = count(value)?,
             "thread_cache_max_bytes" => self.thread_cache_max_bytes = count(value)?,
             "global_cache_max_blocks" => self.global_cache_max_blocks = count(value)?,
+            "global_cache_max_bytes" => self.global_cache_max_bytes = count(value)?,
             "batch_alloc_count" => self.batch_alloc_count = count(value)?,
             "slack" => self.slack = fraction(value)?,
             "direct_above_bytes" => {
@@ -180,12 +193,16 @@ impl PoolConfig {
     }
 }
 
+/// The environment variable that settings come from.
+const CONF: &str = "MILLPOND_CONF";
+
 /// The names of all settings.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "alignment",
     "thread_cache_max_blocks",
     "thread_cache_max_bytes",
     "global_cache_max_blocks",
+    "global_cache_max_bytes",
     "batch_alloc_count",
     "slack",
     "direct_above_bytes",
@@ -219,11 +236,12 @@ pub(super) struct Settings {
     thread_blocks: AtomicUsize,
     thread_bytes: AtomicU64,
     global_blocks: AtomicUsize,
+    global_bytes: AtomicU64,
     batch: AtomicUsize,
     alignment: AtomicUsize,
     direct_above: AtomicUsize,
     counts: AtomicBool,
-    all: RwLock<PoolConfig>,
+    all: Mutex<PoolConfig>,
 }
 
 impl Settings {
@@ -232,11 +250,12 @@ impl Settings {
             thread_blocks: AtomicUsize::default(),
             thread_bytes: AtomicU64::default(),
             global_blocks: AtomicUsize::default(),
+            global_bytes: AtomicU64::default(),
             batch: AtomicUsize::default(),
             alignment: AtomicUsize::default(),
             direct_above: AtomicUsize::default(),
             counts: AtomicBool::default(),
-            all: RwLock::default(),
+            all: Mutex::default(),
         };
         settings.set(config);
         settings
@@ -248,16 +267,17 @@ impl Settings {
         self.thread_blocks.store(config.thread_cache_max_blocks, Ordering::Relaxed);
         self.thread_bytes.store(config.thread_cache_max_bytes as u64, Ordering::Relaxed);
         self.global_blocks.store(config.global_cache_max_blocks, Ordering::Relaxed);
+        self.global_bytes.store(config.global_cache_max_bytes as u64, Ordering::Relaxed);
         self.batch.store(config.batch_alloc_count, Ordering::Relaxed);
         self.alignment.store(config.alignment, Ordering::Relaxed);
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
         self.counts.store(config.enable_stats, Ordering::Relaxed);
-        self.all.write().clone_from(config);
+        self.all.lock().clone_from(config);
     }
 
     pub(super) fn get(&self) -> PoolConfig {
-        self.all.read().clone()
+        self.all.lock().clone()
     }
 
     /// What one thread may keep for one stream.
@@ -269,8 +289,12 @@ impl Settings {
         }
     }
 
-    pub(super) fn global_blocks(&self) -> usize {
-        self.global_blocks.load(Ordering::Relaxed)
+    /// What the global cache may keep for one stream: blocks of one class, and bytes.
+    pub(super) fn global_bounds(&self) -> Bounds {
+        Bounds {
+            blocks: self.global_blocks.load(Ordering::Relaxed),
+            bytes: self.global_bytes.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn batch(&self) -> usize {
@@ -283,6 +307,12 @@ impl Settings {
         let mask = self.alignment() - 1;
         let aligned = (bytes + mask) & !mask;
         (aligned <= LARGEST_BYTES).then(|| Class::of(aligned))
+    }
+
+    /// A size as a multiple of the alignment.
+    #[inline]
+    pub(super) fn aligned(&self, bytes: usize) -> Option<usize> {
+        aligned_to(bytes, self.alignment())
     }
 
     #[inline]
@@ -300,14 +330,23 @@ impl Settings {
     }
 }
 
+/// A size as a multiple of a power of two. By a mask: a division would cost more than all the rest of a cache hit.
+#[inline]
+pub(super) fn aligned_to(bytes: usize, alignment: usize) -> Option<usize> {
+    let mask = alignment - 1;
+    Some(bytes.checked_add(mask)? & !mask)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_setting_can_be_given_as_text() {
-        let values =
-            ["512", "8", "4096", "9", "4", "0.5", "1000", "0.9", "77", "false", "false", "/x/y"];
+        let values = [
+            "512", "8", "4096", "9", "99", "4", "0.5", "1000", "0.9", "77", "false", "false",
+            "/x/y",
+        ];
         let settings: Vec<_> =
             FIELDS.iter().zip(values).map(|(field, value)| format!("{field}:{value}")).collect();
         let config: PoolConfig = settings.join(", ").parse().unwrap();
@@ -316,6 +355,7 @@ mod tests {
             thread_cache_max_blocks: 8,
             thread_cache_max_bytes: 4096,
             global_cache_max_blocks: 9,
+            global_cache_max_bytes: 99,
             batch_alloc_count: 4,
             slack: 0.5,
             direct_above_bytes: Some(1000),

@@ -189,6 +189,21 @@ impl Heap {
         }
     }
 
+    /// The free node that can hold `bytes` at a multiple of `align` and has the lowest score. Looks at all of them. Slow.
+    pub(super) fn find_lowest(
+        &self,
+        bytes: u64,
+        align: u64,
+        score: impl Fn(&Node) -> Option<u64>,
+    ) -> Option<NodeId> {
+        let scored = self.largest_first(bytes).filter_map(|id| {
+            let node = self.node(id);
+            position(node, bytes, align)?;
+            Some((score(node)?, node.start, id))
+        });
+        scored.min().map(|(_, _, id)| id)
+    }
+
     /// Every node. Slow.
     pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.bytes > 0)

@@ -6,9 +6,11 @@ mod defragment;
 mod explain;
 mod free;
 mod notes;
+mod range;
 mod reclaim;
 mod regions;
 mod reserve;
+mod shape;
 mod snapshot;
 
 use std::collections::HashSet;
@@ -22,13 +24,14 @@ use self::notes::Notes;
 use self::regions::Regions;
 use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
+use super::counters::{Counters, Counting};
 use super::fork::Process;
 use super::headers::Tag;
 use super::middle::Middle;
 use super::page_map::PageMap;
 use super::points::Order;
 use super::stats::PoolStats;
-use super::thread_cache::{Counters, Counting, HoldsCaches, ThreadCache};
+use super::thread_cache::{HoldsCaches, ThreadCache};
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
 use crate::resource::Direct;
 
@@ -87,6 +90,8 @@ pub(super) struct Inner {
     /// What counts for threads that have no counters of their own. One at a time.
     for_others: Mutex<Arc<Counters>>,
     regions: Mutex<Regions>,
+    /// What regions that are gone had counted.
+    of_gone_regions: Mutex<PoolStats>,
     /// The pool whose region this is.
     parent: Weak<Inner>,
     belongs_to: BelongsTo,
@@ -146,7 +151,7 @@ impl HoldsCaches for Inner {
 }
 
 impl Inner {
-    pub(super) fn new(driver: Arc<dyn Driver>, options: InnerOptions) -> DriverResult<Inner> {
+    pub(super) fn new(driver: Counted, options: InnerOptions) -> DriverResult<Inner> {
         let InnerOptions { belongs_to, parent, properties, access, config } = options;
         let back_options = BackOptions {
             slack: config.slack,
@@ -161,7 +166,8 @@ impl Inner {
                 BelongsTo::Region | BelongsTo::Capture => 2,
             },
         };
-        let back = Back::new(Counted::new(Arc::clone(&driver)), back_options)?;
+        let direct = Direct::new(Arc::clone(driver.driver()));
+        let back = Back::new(driver, back_options)?;
         let id = new_number();
         let for_others = Arc::new(Counters::default());
         Ok(Inner {
@@ -182,9 +188,10 @@ impl Inner {
             reset_at: Mutex::default(),
             late_double_frees: AtomicU64::new(0),
             notes: Mutex::default(),
-            direct: Direct::new(driver),
+            direct,
             for_others: Mutex::new(for_others),
             regions: Mutex::default(),
+            of_gone_regions: Mutex::default(),
             parent,
             belongs_to,
             process: Process::this(),
@@ -224,7 +231,8 @@ impl Inner {
         self.settings.set(config);
         if config.enable_stats != counted {
             // Threads remember their counters, or that there is nothing to count.
-            self.number.store(new_number(), Ordering::Relaxed);
+            // Release: whoever knows the new number knows the new settings.
+            self.number.store(new_number(), Ordering::Release);
             if config.enable_stats {
                 self.count_from_here();
             }
@@ -232,6 +240,7 @@ impl Inner {
         self.back.set_slack(config.slack);
         // What caches were allowed to keep was granted by the settings before, and aligned by them.
         self.drain_caches(Keep::Yes);
+        self.all_regions().iter().for_each(|region| region.set_config(config));
     }
 
     /// While this stays, stream handles keep their meaning. `None`: the driver cannot tell.

@@ -9,10 +9,20 @@ use super::headers::HeaderId;
 use super::heap::NodeId;
 use super::points::{Points, StreamSlot};
 use super::size_class::{CLASSES, Class};
-use super::thread_cache::Entry;
+use super::thread_cache::{Bounds, Entry};
 
-/// Free blocks of a stream, by class.
-type Lists = [Vec<Entry>; CLASSES];
+/// Free blocks of a stream, by class. `bytes = Σ classes`.
+#[derive(Debug)]
+struct Lists {
+    classes: [Vec<Entry>; CLASSES],
+    bytes: u64,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists { classes: std::array::from_fn(|_| Vec::new()), bytes: 0 }
+    }
+}
 
 /// What is known of a slab besides its header. `free` has the blocks that are neither live nor in a cache or list.
 #[derive(Debug)]
@@ -88,10 +98,6 @@ struct Reserve {
     large: HashMap<u64, Vec<Entry>>,
 }
 
-fn lists(of: &mut HashMap<StreamSlot, Lists, Numbers>, stream: StreamSlot) -> &mut Lists {
-    of.entry(stream).or_insert_with(|| std::array::from_fn(|_| Vec::new()))
-}
-
 impl Middle {
     // Headers.
 
@@ -107,11 +113,13 @@ impl Middle {
 
     /// Up to `most` blocks for a stream: from the global cache, or else from a slab.
     pub(super) fn take(&mut self, class: Class, stream: StreamSlot, most: usize) -> Batch {
-        if let Some(list) = self.global.get_mut(&stream).map(|lists| &mut lists[class.index()])
+        if let Some(lists) = self.global.get_mut(&stream)
+            && let list = &mut lists.classes[class.index()]
             && !list.is_empty()
         {
             let rest = list.len().saturating_sub(most);
             let entries = list.split_off(rest);
+            lists.bytes -= class.block_bytes() * entries.len() as u64;
             return Batch { entries, points: Points::default(), from_global: true };
         }
         self.take_from_slab(class, stream, most)
@@ -141,12 +149,14 @@ impl Middle {
         Batch { entries, points: slab.points.clone(), from_global: false }
     }
 
-    /// Sets blocks of a class aside that belong to no stream's slabs, up to `most` of them; says how many.
-    pub(super) fn reserve_small(&mut self, class: Class, most: usize) -> usize {
-        let batch = self.take_from_slab(class, StreamSlot::NOBODY, most);
-        let count = batch.entries.len();
-        self.reserve.small.entry(class).or_default().extend(batch.entries);
-        count
+    /// Up to `most` blocks of slabs that belong to no stream, and what must be waited for first.
+    pub(super) fn take_nobodys(&mut self, class: Class, most: usize) -> Batch {
+        self.take_from_slab(class, StreamSlot::NOBODY, most)
+    }
+
+    /// Sets blocks of a class aside.
+    pub(super) fn reserve_small(&mut self, class: Class, entries: Vec<Entry>) {
+        self.reserve.small.entry(class).or_default().extend(entries);
     }
 
     /// Sets a block of its own aside.
@@ -217,12 +227,17 @@ impl Middle {
         class: Class,
         stream: StreamSlot,
         entries: impl Iterator<Item = Entry>,
-        most_blocks: usize,
+        most: Bounds,
     ) -> usize {
-        let list = &mut lists(&mut self.global, stream)[class.index()];
+        let lists = self.global.entry(stream).or_default();
+        let list = &mut lists.classes[class.index()];
         let had = list.len();
-        list.extend(entries.take(most_blocks.saturating_sub(had)));
-        list.len() - had
+        let bytes_left = most.bytes.saturating_sub(lists.bytes) / class.block_bytes();
+        let room = most.blocks.saturating_sub(had).min(bytes_left as usize);
+        list.extend(entries.take(room));
+        let kept = list.len() - had;
+        lists.bytes += class.block_bytes() * kept as u64;
+        kept
     }
 
     /// Puts a block back into its slab. A slab that is empty then is taken out.
@@ -268,7 +283,7 @@ impl Middle {
     pub(super) fn drain_global(&mut self) -> Vec<(StreamSlot, Entry)> {
         let global = std::mem::take(&mut self.global);
         let of_stream = |(stream, lists): (StreamSlot, Lists)| {
-            lists.into_iter().flatten().map(move |entry| (stream, entry))
+            lists.classes.into_iter().flatten().map(move |entry| (stream, entry))
         };
         global.into_iter().flat_map(of_stream).collect()
     }

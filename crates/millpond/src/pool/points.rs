@@ -3,7 +3,7 @@
 //! A free is a point in its stream. Nothing is recorded for it at first: points are numbered, and an event is
 //! recorded when a stream's points leave for others to use, so that one event stands for many frees.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -117,6 +117,9 @@ struct StreamState {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<StreamState>,
+    /// Streams that have events, and streams that have points without one: few, however many streams there were.
+    with_events: BTreeSet<StreamSlot>,
+    unrecorded: BTreeSet<StreamSlot>,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
     /// While this stays, what was found out about streams holds.
@@ -144,10 +147,10 @@ impl Streams {
         self.order
     }
 
-    /// The capture is over and its work done: from now on these are streams like any others.
+    /// The capture is over and its graph's work done: from now on these are streams like any others. What was freed on them
+    /// since, by work of its own, is waited for like anything else.
     pub(super) fn end_capture(&mut self) {
         self.order = Order::Events;
-        self.all_passed();
     }
 
     /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
@@ -176,8 +179,11 @@ impl Streams {
 
     /// The point of a free that happens now on a stream.
     pub(super) fn point(&mut self, slot: StreamSlot) -> Point {
-        let state = self.state(slot);
-        state.has_unrecorded = true;
+        let state = &mut self.slots[slot.0 as usize];
+        if !state.has_unrecorded {
+            state.has_unrecorded = true;
+            self.unrecorded.insert(slot);
+        }
         Point { stream: slot, number: state.number }
     }
 
@@ -255,6 +261,8 @@ impl Streams {
         state.recorded.push_back((state.number, event));
         state.number += 1;
         state.has_unrecorded = false;
+        self.unrecorded.remove(&slot);
+        self.with_events.insert(slot);
         Ok(())
     }
 
@@ -283,6 +291,8 @@ impl Streams {
 
     /// Everything freed so far has passed: the host has waited for the device.
     pub(super) fn all_passed(&mut self) {
+        self.with_events.clear();
+        self.unrecorded.clear();
         for state in &mut self.slots {
             self.spare_events.extend(state.recorded.drain(..).map(|(_, event)| event));
             state.number += 1;
@@ -343,6 +353,22 @@ impl Streams {
         Ok(())
     }
 
+    /// An event to wait for, if these points have not passed.
+    pub(super) fn event_before(
+        &mut self,
+        points: &Points,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<Event>> {
+        for point in points.iter() {
+            if !self.has_passed(point)
+                && let Some(event) = self.event_of(point, driver)?
+            {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
     fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
         let state = &mut self.slots[slot.0 as usize];
         while let Some((number, passed)) = state.recorded.pop_front() {
@@ -352,25 +378,19 @@ impl Streams {
                 break;
             }
         }
+        if state.recorded.is_empty() {
+            self.with_events.remove(&slot);
+        }
     }
 
     /// Finds out which points have passed meanwhile, without waiting.
     pub(super) fn poll(&mut self, driver: &dyn Driver) -> DriverResult<()> {
-        let nothing_recorded = self.slots.iter().all(|state| state.recorded.is_empty());
-        if nothing_recorded && self.spare_events.len() <= MOST_SPARE_EVENTS {
+        if self.with_events.is_empty() && self.spare_events.len() <= MOST_SPARE_EVENTS {
             return Ok(());
         }
         let _relaxed = RelaxedCalls::enter(driver);
-        (0..self.slots.len())
-            .try_for_each(|index| self.poll_stream(StreamSlot(index as u32), driver))
-    }
-
-    fn poll_stream(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
-        while let Some(&(_, event)) = self.state(slot).recorded.front() {
-            if !driver.query_event(event)? {
-                break;
-            }
-            self.passed_up_to(slot, event);
+        for slot in self.with_events.iter().copied().collect::<Vec<_>>() {
+            self.poll_stream(slot, driver)?;
         }
         while self.spare_events.len() > MOST_SPARE_EVENTS {
             let event = self.spare_events.pop().expect("more than none");
@@ -382,14 +402,24 @@ impl Streams {
         Ok(())
     }
 
+    fn poll_stream(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
+        while let Some(&(_, event)) = self.state(slot).recorded.front() {
+            if !driver.query_event(event)? {
+                break;
+            }
+            self.passed_up_to(slot, event);
+        }
+        Ok(())
+    }
+
     /// Records what is unrecorded on every stream, so that it can be waited for.
     ///
     /// # Errors
     /// The first. Every stream was tried: one that is captured does not keep the others.
     pub(super) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
         let mut all = Ok(());
-        for index in 0..self.slots.len() {
-            all = all.and(self.record(StreamSlot(index as u32), driver));
+        for slot in self.unrecorded.iter().copied().collect::<Vec<_>>() {
+            all = all.and(self.record(slot, driver));
         }
         all
     }

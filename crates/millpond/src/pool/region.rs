@@ -31,6 +31,9 @@ pub struct Region {
 
 impl Region {
     pub(super) fn new(pool: &Pool, options: &RegionOptions) -> Result<Region, AllocError> {
+        if pool.inner.has_forked() {
+            return Err(AllocError::Forked);
+        }
         let keep_bytes = options.dedicated_bytes as u64;
         let access = match options.peer_accessible {
             true => Access::ReadWriteWithPeers,

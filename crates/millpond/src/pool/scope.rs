@@ -7,13 +7,14 @@ use std::sync::Arc;
 use super::thread_cache::forget_last;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+    /// The scopes that this thread is in, innermost last, each with a number of its own.
+    static SCOPES: RefCell<Vec<(u64, Arc<str>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What this thread allocates while this lives is counted under its name. Made by [`tag`].
 #[derive(Debug)]
 pub struct TagScope {
-    before: Option<Arc<str>>,
+    number: u64,
     /// It ends in the thread where it began.
     of_this_thread: PhantomData<*const ()>,
 }
@@ -27,25 +28,28 @@ pub struct TagScope {
 pub fn tag(name: &str) -> TagScope {
     // The fast path does not ask for scopes: it must not find this thread's cache.
     forget_last();
-    let before = CURRENT.with_borrow(Clone::clone);
-    let path: Arc<str> = match &before {
-        Some(outer) => format!("{outer}/{name}").into(),
-        None => name.into(),
-    };
-    CURRENT.set(Some(path));
-    TagScope { before, of_this_thread: PhantomData }
+    SCOPES.with_borrow_mut(|scopes| {
+        let (number, path): (u64, Arc<str>) = match scopes.last() {
+            Some((outer_number, outer)) => (outer_number + 1, format!("{outer}/{name}").into()),
+            None => (0, name.into()),
+        };
+        scopes.push((number, path));
+        TagScope { number, of_this_thread: PhantomData }
+    })
 }
 
 /// The name of the scope that this thread is in. A thread that is ending is in none.
 pub(super) fn current() -> Option<Arc<str>> {
-    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+    let innermost = |scopes: &Vec<(u64, Arc<str>)>| scopes.last().map(|(_, path)| path.clone());
+    SCOPES.try_with(|scopes| innermost(&scopes.borrow())).ok().flatten()
 }
 
 impl Drop for TagScope {
     fn drop(&mut self) {
-        let before = self.before.take();
-        // A thread that is ending has no scope any more.
-        let _ = CURRENT.try_with(|current| *current.borrow_mut() = before);
+        // Not always the innermost: scopes may be dropped in any order. A thread that is ending has none any more.
+        let _ = SCOPES.try_with(|scopes| {
+            scopes.borrow_mut().retain(|(number, _)| *number != self.number);
+        });
     }
 }
 

@@ -51,6 +51,25 @@ pub struct PoolStats {
 }
 
 impl PoolStats {
+    /// Adds what was counted elsewhere; what is held at the moment stays as it is.
+    pub(super) fn add(&mut self, other: &PoolStats) {
+        self.total_allocated += other.total_allocated;
+        self.total_freed += other.total_freed;
+        self.allocation_count += other.allocation_count;
+        self.free_count += other.free_count;
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
+        self.global_hits += other.global_hits;
+        self.reserve_hits += other.reserve_hits;
+        self.reuse_hits += other.reuse_hits;
+        self.device_allocations += other.device_allocations;
+        self.pages_created += other.pages_created;
+        self.pages_released += other.pages_released;
+        self.page_moves += other.page_moves;
+        self.cross_stream_waits += other.cross_stream_waits;
+        self.late_double_frees += other.late_double_frees;
+    }
+
     /// What has been counted since `before`; what is held at the moment stays as it is.
     pub(super) fn since(self, before: &PoolStats) -> PoolStats {
         PoolStats {
@@ -70,7 +89,7 @@ impl PoolStats {
             page_moves: self.page_moves - before.page_moves,
             cross_stream_waits: self.cross_stream_waits - before.cross_stream_waits,
             late_double_frees: self.late_double_frees - before.late_double_frees,
-            driver_calls: self.driver_calls - before.driver_calls,
+            driver_calls: self.driver_calls.saturating_sub(before.driver_calls),
             ..self
         }
     }

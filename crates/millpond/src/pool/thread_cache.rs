@@ -6,9 +6,10 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::bins::Bin;
+use super::counters::{Counters, Counting};
 use super::handshake::Handshake;
 use super::headers::{Block, BlockWord, Header, HeaderId, Kind, Tag, Word};
 use super::inbox::Inbox;
@@ -128,93 +129,6 @@ unsafe impl Send for Stacks {}
 pub(super) struct RemoteFree {
     pub(super) offset: u64,
     pub(super) stream: StreamSlot,
-}
-
-/// What one thread has allocated and freed. Written by that thread alone, read by all; in lines of its own, so that nobody
-/// else's writing disturbs it.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Counters {
-    pub(super) allocated_bytes: AtomicU64,
-    pub(super) freed_bytes: AtomicU64,
-    pub(super) allocations: AtomicU64,
-    pub(super) frees: AtomicU64,
-    pub(super) misses: AtomicU64,
-    peak_live_bytes: AtomicI64,
-}
-
-/// Adds to a counter that has one writer: a load and a store, no read-modify-write.
-#[inline]
-fn add(counter: &AtomicU64, by: u64) -> u64 {
-    let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
-    counter.store(sum, Ordering::Relaxed);
-    sum
-}
-
-impl Counters {
-    // Relaxed: counts order nothing.
-
-    #[inline]
-    pub(super) fn allocated(&self, bytes: usize) {
-        add(&self.allocations, 1);
-        let allocated = add(&self.allocated_bytes, bytes as u64);
-        let live = allocated.wrapping_sub(self.freed_bytes.load(Ordering::Relaxed)) as i64;
-        if live > self.peak_live_bytes.load(Ordering::Relaxed) {
-            self.peak_live_bytes.store(live, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(super) fn freed(&self, bytes: usize) {
-        add(&self.frees, 1);
-        add(&self.freed_bytes, bytes as u64);
-    }
-
-    /// An allocation that the thread's cache could not serve.
-    pub(super) fn missed(&self) {
-        add(&self.misses, 1);
-    }
-
-    /// Lets the peak begin anew. A peak that its thread reaches at this moment may stay.
-    pub(super) fn reset_peak(&self) {
-        self.peak_live_bytes.store(self.live_bytes(), Ordering::Relaxed);
-    }
-
-    /// Blocks allocated here less blocks freed here, wherever they were allocated.
-    pub(super) fn live_blocks(&self) -> i64 {
-        let frees = self.frees.load(Ordering::Relaxed);
-        self.allocations.load(Ordering::Relaxed).wrapping_sub(frees) as i64
-    }
-
-    /// Bytes allocated here less bytes freed here, wherever they were allocated.
-    pub(super) fn live_bytes(&self) -> i64 {
-        let freed = self.freed_bytes.load(Ordering::Relaxed);
-        self.allocated_bytes.load(Ordering::Relaxed).wrapping_sub(freed) as i64
-    }
-
-    pub(super) fn peak_live_bytes(&self) -> i64 {
-        self.peak_live_bytes.load(Ordering::Relaxed)
-    }
-}
-
-/// The counters of a thread, or nothing where nobody counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counting<'a>(pub(super) Option<&'a Counters>);
-
-impl Counting<'_> {
-    #[inline]
-    pub(super) fn allocated(self, bytes: usize) {
-        if let Some(counters) = self.0 {
-            counters.allocated(bytes);
-        }
-    }
-
-    #[inline]
-    pub(super) fn freed(self, bytes: usize) {
-        if let Some(counters) = self.0 {
-            counters.freed(bytes);
-        }
-    }
 }
 
 /// The blocks that one thread keeps for one stream.
@@ -422,13 +336,19 @@ impl ThreadCache {
         unsafe { self.stacks.as_reclaimer(take) }
     }
 
-    /// Takes the blocks of their own, whoever the caller is: few, and most of the bytes. As [`take_all`](Self::take_all), the
-    /// caller holds the pool's list of caches.
-    pub(super) fn take_all_large(&self) -> Vec<u64> {
+    /// Takes blocks of their own, the largest first, whoever the caller is: they are few, and most of the bytes. As
+    /// [`take_all`](Self::take_all), the caller holds the pool's list of caches.
+    pub(super) fn take_some_large(&self, most: usize) -> Vec<u64> {
         let take = |stacks: &mut Stacks| {
-            stacks.large_bytes = 0;
-            let cached = stacks.large.iter_mut().flat_map(|list| list.drain(..));
-            cached.map(|cached| cached.offset).collect()
+            let mut offsets = Vec::with_capacity(most);
+            for list in stacks.large.iter_mut().rev() {
+                let staying = list.len().saturating_sub(most - offsets.len());
+                for cached in list.drain(staying..) {
+                    stacks.large_bytes -= cached.bytes;
+                    offsets.push(cached.offset);
+                }
+            }
+            offsets
         };
         // SAFETY: as in `take_all`.
         unsafe { self.stacks.as_reclaimer(take) }
@@ -568,15 +488,16 @@ pub(super) fn with_last<T>(
     if differs != 0 {
         return None;
     }
-    // SAFETY: the number is of the pool that `pool` borrows and was never another's, so `set_last` was called with a
+    // SAFETY: numbers are never another pool's: this one is or was that of the pool that `pool` borrows, so `set_last` was called with a
     // cache and counters that this pool holds, and keeps until it is dropped.
     let (cache, counters) = unsafe { (&*last.cache, last.counters.as_ref()) };
     run(cache, Counting(counters))
 }
 
-/// What `with_last` is to use from now on in this thread.
+/// What `with_last` is to use from now on in this thread, while the pool is known by this number.
 pub(super) fn set_last(
     pool: &impl HoldsCaches,
+    number: u64,
     stream: Stream,
     epoch: u64,
     cache: &Arc<ThreadCache>,
@@ -584,7 +505,7 @@ pub(super) fn set_last(
 ) {
     assert!(pool.holds(cache, counters), "a pool's caches are its own");
     let (cache, counters) = (Arc::as_ptr(cache), counters.map_or(ptr::null(), Arc::as_ptr));
-    let used = Last { pool: pool.number(), stream, epoch, cache, counters };
+    let used = Last { pool: number, stream, epoch, cache, counters };
     LAST.with(|last| last[place_of(stream)].set(used));
 }
 

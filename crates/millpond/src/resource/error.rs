@@ -9,6 +9,9 @@ pub enum AllocError {
     /// Memory is out. Says what is held and what could be got back.
     #[error(transparent)]
     OutOfMemory(Box<OutOfMemory>),
+    /// A limit is reached, whatever the device has.
+    #[error(transparent)]
+    OverLimit(OverLimit),
     /// No device could ever serve the size.
     #[error(
         "a block of {bytes} bytes exceeds what any device can address: check the size's arithmetic"
@@ -51,6 +54,7 @@ impl AllocError {
         matches!(
             self,
             AllocError::OutOfMemory(_)
+                | AllocError::OverLimit(_)
                 | AllocError::TooLarge { .. }
                 | AllocError::LargerThanBlocks { .. }
         )
@@ -79,6 +83,21 @@ pub struct OutOfMemory {
     pub recoverable: Recoverable,
     /// Where a snapshot of the resource's memory was written, or why it was not, if one was asked for.
     pub snapshot: Option<String>,
+}
+
+/// A request that would have made more live than a limit allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "out of memory: {requested_bytes} bytes asked for, {live_bytes} of the limit's {limit_bytes} are live: \
+     free blocks or raise the limit"
+)]
+pub struct OverLimit {
+    /// What was asked for.
+    pub requested_bytes: usize,
+    /// What is live under the limit.
+    pub live_bytes: usize,
+    /// What may be.
+    pub limit_bytes: usize,
 }
 
 /// Bytes that each step of recovery would yield. Where a resource has tried them all, what is left is too little for the request;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Back, Leaving, State, Wanted, avoiding_captures};
+use super::{Back, Leaving, Reach, State, Wanted, avoiding_captures};
 use crate::driver::{
     Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle,
     RelaxedCalls,
@@ -57,23 +57,30 @@ impl Back {
     /// A range with pages under it. The caller holds `mapping`.
     pub(super) fn map(&self, wanted: Wanted) -> DriverResult<NodeId> {
         self.unmap_left(Wait::No)?;
-        match avoiding_captures(|| self.try_mapping(wanted, Prefer::New)) {
+        let attempts = [
+            (Prefer::New, Reach::WithinSlack),
             // The driver has no more, although the slack would allow it: use what is spare.
-            Err(error) if error.is_out_of_memory() => {
-                avoiding_captures(|| self.try_mapping(wanted, Prefer::Spare))
+            (Prefer::Spare, Reach::Any),
+            (Prefer::Spare, Reach::Every),
+        ];
+        let mut answer = Err(self.out_of_addresses(wanted.bytes));
+        for (prefer, reach) in attempts {
+            answer = avoiding_captures(|| self.try_mapping(wanted, prefer, reach));
+            if !answer.as_ref().is_err_and(DriverError::is_out_of_memory) {
+                break;
             }
-            answer => answer,
         }
+        answer
     }
 
-    fn try_mapping(&self, wanted: Wanted, prefer: Prefer) -> DriverResult<NodeId> {
-        let Wanted { bytes, align, used_for, taker } = wanted;
+    fn try_mapping(&self, wanted: Wanted, prefer: Prefer, reach: Reach) -> DriverResult<NodeId> {
+        let Wanted { bytes, align, used_for, .. } = wanted;
         let mut state = self.state.lock();
         // Another thread may have mapped what serves this request meanwhile.
-        if let Some(node) = state.take_in_place(wanted, super::Reach::WithinSlack, &self.driver)? {
+        if let Some(node) = state.take_in_place(wanted, reach, &self.driver)? {
             return Ok(node);
         }
-        let Some(found) = state.find_anywhere(bytes, align, taker) else {
+        let Some(found) = state.find_anywhere(wanted, reach) else {
             return Err(self.out_of_addresses(bytes));
         };
         let node = state.heap.take(found, bytes, align, used_for);
@@ -313,6 +320,7 @@ impl Back {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         let _mapping = self.mapping.lock();
         let mut state = self.state.lock();
+        let _ = state.streams.record_all(&self.driver);
         let _ = state.streams.poll(&self.driver);
         let most = most.min(state.pages_above_keeping(self.page_bytes));
         let passed = |state: &State, points: &Points| state.streams.have_passed(points);
@@ -338,6 +346,11 @@ impl Back {
 
     /// Takes away old mappings whose work is done, or, if told to, waits for it. The caller holds `mapping`.
     fn unmap_left(&self, wait: Wait) -> DriverResult<()> {
+        if wait == Wait::Yes {
+            self.wait_until_passed(|state| {
+                state.leaving.iter().map(|left| left.points.clone()).collect()
+            })?;
+        }
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.give_back_withheld(&self.driver);
@@ -346,18 +359,8 @@ impl Back {
         }
         state.streams.poll(&self.driver)?;
         let leaving = std::mem::take(&mut state.leaving);
-        let (done, mut staying): (Vec<_>, Vec<_>) = leaving
-            .into_iter()
-            .partition(|left| wait == Wait::Yes || state.streams.have_passed(&left.points));
-        if wait == Wait::Yes {
-            for left in &done {
-                if let Err(error) = state.streams.wait(&left.points, &self.driver) {
-                    staying.extend(done);
-                    state.leaving = staying;
-                    return Err(error);
-                }
-            }
-        }
+        let (done, mut staying): (Vec<_>, Vec<_>) =
+            leaving.into_iter().partition(|left| state.streams.have_passed(&left.points));
         drop(guard);
         let mut unmapped = Vec::new();
         for left in done {

@@ -24,15 +24,17 @@ impl State {
         let may_wait = || match reach {
             Reach::Ordered => false,
             Reach::WithinSlack => !self.may_grow_by(bytes),
-            Reach::Any => true,
+            Reach::Any | Reach::Every => true,
+        };
+        let usable = |node: &Node| {
+            (ordered(node) || self.streams.can_wait_for(&node.points)) && mapped(node)
         };
         let found = match found {
             Some(found) => Some(found),
-            None if self.has_unordered(taker) && may_wait() => {
-                self.heap.find(bytes, align, |node| {
-                    self.streams.can_wait_for(&node.points) && mapped(node)
-                })
+            None if reach == Reach::Every => {
+                self.heap.find_lowest(bytes, align, |node| usable(node).then_some(node.bytes))
             }
+            None if self.has_unordered(taker) && may_wait() => self.heap.find(bytes, align, usable),
             None => None,
         };
         let Some(found) = found else { return Ok(None) };
@@ -56,12 +58,33 @@ impl State {
         self.streams.are_several() || taker.slot == StreamSlot::NOBODY
     }
 
-    pub(super) fn find_anywhere(&self, bytes: u64, align: u64, taker: Taker) -> Option<NodeId> {
-        self.heap
-            .find(bytes, align, |node| self.streams.are_ordered(&node.points, taker.slot))
-            .or_else(|| {
-                self.heap.find(bytes, align, |node| self.streams.can_wait_for(&node.points))
-            })
+    /// A range for which pages may be missing. With every range to be looked at, the one that misses fewest.
+    pub(super) fn find_anywhere(&self, wanted: Wanted, reach: Reach) -> Option<NodeId> {
+        let Wanted { bytes, align, taker, .. } = wanted;
+        let ordered = |node: &Node| self.streams.are_ordered(&node.points, taker.slot);
+        let usable = |node: &Node| ordered(node) || self.streams.can_wait_for(&node.points);
+        if reach == Reach::Every {
+            let missing = |node: &Node| {
+                let start = position(node, bytes, align)?;
+                Some(self.pages.missing(start, bytes).len() as u64)
+            };
+            return self
+                .heap
+                .find_lowest(bytes, align, |node| usable(node).then(|| missing(node)).flatten());
+        }
+        self.heap.find(bytes, align, ordered).or_else(|| self.heap.find(bytes, align, usable))
+    }
+
+    /// The largest free range with memory under all of it. Slow.
+    pub(super) fn largest_hole_bytes(&self) -> u64 {
+        let ranges = self.ranges_with_memory();
+        let free = self.heap.all().filter(|node| node.used_for == Use::Free);
+        let holes = free.flat_map(|node| {
+            let first = ranges.partition_point(|(_, end)| *end <= node.start);
+            let touching = ranges[first..].iter().take_while(|(start, _)| *start < node.end());
+            touching.map(|(start, end)| node.end().min(*end) - node.start.max(*start))
+        });
+        holes.max().unwrap_or(0)
     }
 
     /// Whether new memory for `bytes` would keep the pool within its slack.

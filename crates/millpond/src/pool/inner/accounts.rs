@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BelongsTo, Caches, Inner};
+use crate::pool::counters::Counters;
 use crate::pool::headers::{Block, Kind};
 use crate::pool::stats::PoolStats;
-use crate::pool::thread_cache::Counters;
 use crate::resource::{Resource, Usage};
 
 impl Inner {
@@ -55,19 +55,54 @@ impl Inner {
     }
 
     pub(in crate::pool) fn stats(&self) -> PoolStats {
+        if self.has_forked() {
+            return PoolStats::default();
+        }
         // Locked first: what is counted after a reset is never less than at it.
         let reset_at = self.reset_at.lock();
         self.raw_stats().since(&reset_at)
     }
 
     pub(in crate::pool) fn reset_stats(&self) {
+        if self.has_forked() {
+            return;
+        }
         let mut reset_at = self.reset_at.lock();
         *reset_at = self.raw_stats();
+        self.reset_peaks();
+        self.all_regions().iter().for_each(|region| region.reset_peaks());
+    }
+
+    fn reset_peaks(&self) {
         self.caches.lock().counters.iter().for_each(|counters| counters.reset_peak());
     }
 
-    pub(super) fn raw_stats(&self) -> PoolStats {
+    /// What the pool and its regions have counted, those too that are gone.
+    fn raw_stats(&self) -> PoolStats {
         let usage = self.usage();
+        let mut stats = self.own_stats();
+        stats.add(&self.of_gone_regions.lock());
+        let mut captured_bytes = 0;
+        for region in self.all_regions() {
+            stats.add(&region.own_stats());
+            if region.belongs_to == BelongsTo::Capture {
+                captured_bytes += region.own_usage().reserved_bytes as u64;
+            }
+        }
+        PoolStats {
+            current_usage: usage.live_bytes as u64,
+            peak_usage: usage.peak_live_bytes as u64,
+            // The two are not of one moment.
+            fragmentation_bytes: usage.reserved_bytes.saturating_sub(usage.live_bytes) as u64,
+            reserved_bytes: usage.reserved_bytes as u64,
+            captured_bytes,
+            driver_calls: usage.driver_calls,
+            ..stats
+        }
+    }
+
+    /// What these tiers have counted, without regions.
+    pub(super) fn own_stats(&self) -> PoolStats {
         let caches = self.caches.lock();
         let sum = |of: fn(&Counters) -> &AtomicU64| {
             let count = |counters: &Arc<Counters>| of(counters).load(Ordering::Relaxed);
@@ -78,19 +113,10 @@ impl Inner {
         let free_count = sum(|c| &c.frees);
         drop(caches);
         let counts = self.back.state().counts;
-        let captured = |region: &Arc<Inner>| match region.belongs_to {
-            BelongsTo::Capture => region.own_usage().reserved_bytes as u64,
-            BelongsTo::Pool | BelongsTo::Region => 0,
-        };
-        let captured_bytes = self.all_regions().iter().map(captured).sum();
         let served = |tier: &AtomicU64| tier.load(Ordering::Relaxed);
         PoolStats {
             total_allocated,
             total_freed,
-            current_usage: usage.live_bytes as u64,
-            peak_usage: usage.peak_live_bytes as u64,
-            // The two are not of one moment.
-            fragmentation_bytes: usage.reserved_bytes.saturating_sub(usage.live_bytes) as u64,
             allocation_count,
             free_count,
             // What a thread counts between the two sums may be in the second only.
@@ -100,14 +126,12 @@ impl Inner {
             reserve_hits: served(&self.served.reserve),
             reuse_hits: served(&self.served.reuse),
             device_allocations: served(&self.served.device),
-            reserved_bytes: usage.reserved_bytes as u64,
-            captured_bytes,
             pages_created: counts.pages_created,
             pages_released: counts.pages_released,
             page_moves: counts.page_moves,
             cross_stream_waits: counts.cross_stream_waits,
             late_double_frees: self.late_double_frees.load(Ordering::Relaxed),
-            driver_calls: usage.driver_calls,
+            ..PoolStats::default()
         }
     }
 
@@ -125,7 +149,6 @@ impl Inner {
             sum.peak_live_bytes += more.peak_live_bytes;
             sum.peak_reserved_bytes += more.peak_reserved_bytes;
             sum.largest_free_bytes = sum.largest_free_bytes.max(more.largest_free_bytes);
-            sum.driver_calls += more.driver_calls;
             sum
         };
         self.all_regions().into_iter().fold(self.own_usage(), add)
@@ -146,12 +169,14 @@ impl Inner {
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let direct = self.direct.usage();
         let state = self.back.state();
+        let peak_reserved_bytes = state.peak_reserved_bytes() as usize + direct.peak_reserved_bytes;
         Usage {
             live_bytes: live as usize,
             live_blocks: blocks as usize,
             reserved_bytes: state.reserved_bytes() as usize + direct.reserved_bytes,
-            peak_live_bytes: peak as usize,
-            peak_reserved_bytes: state.peak_reserved_bytes() as usize + direct.peak_reserved_bytes,
+            // Peaks of threads that were not at the same time cannot be more than there ever was.
+            peak_live_bytes: (peak as usize).min(peak_reserved_bytes),
+            peak_reserved_bytes,
             largest_free_bytes: state.largest_free_bytes(page_bytes) as usize,
             driver_calls: self.back.driver().calls() + direct.driver_calls,
         }

@@ -3,46 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BelongsTo, Inner, Keep, WORTH_DRAINING_BYTES};
+use super::shape::Shape;
+use super::{BelongsTo, Inner, Keep};
 use crate::driver::{
-    CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, RelaxedCalls,
-    Stream,
+    CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
-use crate::pool::back::{Placed, Reach, Taker, Wanted, avoiding_captures};
-use crate::pool::bins::STEP_BYTES;
+use crate::pool::back::{Placed, Taker, Wanted, avoiding_captures};
+use crate::pool::counters::{Counters, Counting};
 use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::{Use, in_steps};
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{
-    Counters, Counting, Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last,
-};
+use crate::pool::thread_cache::{Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
 use crate::pool::{attached, scope};
-use crate::resource::{AllocError, Resource};
+use crate::resource::{ALIGNMENT, AllocError, Resource};
 
 /// Whether a request may wait for the driver, for another stream, or for whoever maps memory at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     None,
     Some,
-}
-
-/// The kind of block that serves a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    OfSlab(Class),
-    Own { bytes: u64, align: u64 },
-}
-
-impl Shape {
-    /// The block's size, and what its address is a multiple of, at the least.
-    pub(super) fn bytes_and_align(self) -> (u64, u64) {
-        match self {
-            Shape::OfSlab(class) => (class.block_bytes(), STEP_BYTES),
-            Shape::Own { bytes, align } => (bytes, align),
-        }
-    }
 }
 
 impl Inner {
@@ -122,7 +103,7 @@ impl Inner {
         const LARGE: std::ops::RangeInclusive<usize> =
             LARGEST_BYTES + 1..=LARGEST_CACHED_BYTES as usize;
         let alignment = self.settings.alignment();
-        let aligned = bytes.checked_next_multiple_of(alignment)?;
+        let aligned = self.settings.aligned(bytes)?;
         if !LARGE.contains(&aligned) {
             return None;
         }
@@ -209,7 +190,10 @@ impl Inner {
     ) -> Result<DevicePtr, AllocError> {
         let shape = self.shape_of(bytes)?;
         let cache = attached.map(|(cache, _)| cache);
-        if bytes > self.settings.direct_above() {
+        // The driver aligns no better than the default; regions and captures have memory of their own kind.
+        let may_be_direct =
+            self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
+        if bytes > self.settings.direct_above() && may_be_direct {
             return self.allocate_direct(bytes, taker.handle, attached, patience);
         }
         let came_back = cache
@@ -264,20 +248,6 @@ impl Inner {
         Ok(ptr)
     }
 
-    /// The kind of block that serves a request. The alignment may change at any moment, so it is looked at once.
-    pub(super) fn shape_of(&self, bytes: usize) -> Result<Shape, AllocError> {
-        /// More than any device addresses, and little enough to be rounded and added up.
-        const MOST_BYTES: u64 = 1 << 50;
-        let alignment = self.settings.alignment();
-        let aligned = bytes.checked_next_multiple_of(alignment);
-        if let Some(aligned) = aligned.filter(|aligned| *aligned <= LARGEST_BYTES) {
-            return Ok(Shape::OfSlab(Class::of(aligned)));
-        }
-        let own = aligned.and_then(in_steps).filter(|size| *size < MOST_BYTES);
-        let bytes = own.ok_or(AllocError::TooLarge { bytes })?;
-        Ok(Shape::Own { bytes, align: (alignment as u64).max(STEP_BYTES) })
-    }
-
     /// `None`: not without waiting.
     pub(super) fn allocate_small(
         &self,
@@ -329,9 +299,8 @@ impl Inner {
                     || patience == Patience::Some && self.back.can_wait_for(&batch.points))
         };
         if may_use(&batch) {
-            if batch.from_global {
-                Self::served_by(&self.served.global);
-            }
+            let tier = if batch.from_global { &self.served.global } else { &self.served.reuse };
+            Self::served_by(tier);
             return Ok(Some(batch));
         }
         let entries = middle.take_reserved_small(class, most);
@@ -443,69 +412,5 @@ impl Inner {
     pub(super) fn served_by(tier: &AtomicU64) {
         // Relaxed: a count orders nothing. Not on the fast path.
         tier.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A range with memory under it. What caches keep is used before the driver is asked for more. `None`: not without
-    /// waiting.
-    pub(super) fn allocate_range(
-        &self,
-        wanted: Wanted,
-        patience: Patience,
-    ) -> DriverResult<Option<Placed>> {
-        let reach = match patience {
-            Patience::Some => Reach::WithinSlack,
-            Patience::None => Reach::Ordered,
-        };
-        if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
-            Self::served_by(&self.served.reuse);
-            return Ok(Some(placed));
-        }
-        if patience == Patience::None {
-            return Ok(None);
-        }
-        if self.is_worth_draining(wanted.bytes) {
-            let in_place = || self.back.allocate_in_place(wanted, reach);
-            if let Some(placed) = self.drain_until(in_place)? {
-                Self::served_by(&self.served.reuse);
-                return Ok(Some(placed));
-            }
-        }
-        Self::served_by(&self.served.device);
-        let counted = self.settings.counts().then(|| self.live_bytes() as u64);
-        self.back.set_live_bytes(counted);
-        self.borrow_pages(wanted.bytes);
-        let out_of_memory = |answer: &DriverResult<Placed>| {
-            answer.as_ref().is_err_and(DriverError::is_out_of_memory)
-        };
-        let mut answer = self.back.allocate_mapping(wanted);
-        if out_of_memory(&answer) {
-            self.drain();
-            answer = self.back.allocate_mapping(wanted);
-        }
-        if out_of_memory(&answer) && self.relieve() > 0 {
-            answer = self.back.allocate_mapping(wanted);
-        }
-        self.look_at_fragmentation();
-        answer.map(Some)
-    }
-
-    /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
-    /// to spend it is not done for every request that finds no place; without slack, memory comes first.
-    pub(super) fn is_worth_draining(&self, bytes: u64) -> bool {
-        /// Requests between two drains, for a slack of 1.
-        const PATIENCE: f64 = 4096.0;
-        // Relaxed: roughly often enough is enough.
-        let missed = self.misses_since_drain.fetch_add(1, Ordering::Relaxed);
-        if missed < (self.back.slack() * PATIENCE) as u64 {
-            return false;
-        }
-        // Without counters nobody knows what caches keep.
-        let live = if self.settings.counts() { self.live_bytes() as u64 } else { 0 };
-        let kept = self.back.used_bytes().saturating_sub(live);
-        let worth = kept >= bytes.min(WORTH_DRAINING_BYTES);
-        if worth {
-            self.misses_since_drain.store(0, Ordering::Relaxed);
-        }
-        worth
     }
 }

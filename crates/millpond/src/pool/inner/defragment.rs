@@ -91,6 +91,8 @@ impl Inner {
         if self.has_forked() {
             return;
         }
+        // Relaxed: only for it to be seen once an interval, however often it is looked at.
+        self.fragmentation_seen.store(false, Ordering::Relaxed);
         self.sweep_regions(Sweep::WithoutWaiting);
         self.all_regions().iter().for_each(|region| region.interval_has_passed());
         self.merge_if_fragmented();
@@ -111,8 +113,6 @@ impl Inner {
 
     /// Empties caches, if too much of what is reserved is nobody's, so that it merges.
     pub(in crate::pool) fn merge_if_fragmented(&self) {
-        // Relaxed: only to ask once.
-        self.fragmentation_seen.store(false, Ordering::Relaxed);
         if self.fragmentation() > self.settings.get().defrag_threshold {
             self.drain();
         }
@@ -120,6 +120,10 @@ impl Inner {
 
     /// Wakes the background if too much of what is reserved is nobody's.
     pub(super) fn look_at_fragmentation(&self) {
+        // A forked child's pool has no background.
+        if self.process.is_child() {
+            return;
+        }
         if self.belongs_to != BelongsTo::Pool || self.fragmentation_seen.load(Ordering::Relaxed) {
             return;
         }

@@ -11,11 +11,12 @@ impl Inner {
     pub(super) fn explain(&self, bytes: usize) -> AllocError {
         let free = self.back.driver().memory_info().map_or(0, |info| info.free_bytes);
         let usage = self.family_usage();
+        let largest_hole = self.back.pending().largest_hole_bytes;
         AllocError::OutOfMemory(Box::new(OutOfMemory {
             requested_bytes: bytes,
             live_bytes: usage.live_bytes,
             reserved_bytes: usage.reserved_bytes,
-            largest_free_bytes: usage.largest_free_bytes,
+            largest_free_bytes: usage.largest_free_bytes.max(largest_hole as usize),
             device_free_bytes: free,
             recoverable: self.recoverable(),
             snapshot: self.write_oom_snapshot(bytes, free),

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 
 use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
+use crate::pool::counters::Counting;
 use crate::pool::headers::{Block, Kind, Tag, Word};
 use crate::pool::inbox::Left;
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{Counting, Entry, Parcel, RemoteFree, ThreadCache, with_last};
+use crate::pool::thread_cache::{Bounds, Entry, Parcel, RemoteFree, ThreadCache, with_last};
 use crate::resource::{FreeError, Resource};
 
 /// Blocks of their own that go to the back under one lock.
@@ -169,6 +170,7 @@ impl Inner {
             let _relaxed = RelaxedCalls::enter(self.back.driver());
             let given_bytes = bytes.unwrap_or(allocated_bytes);
             self.direct.deallocate(ptr, given_bytes, stream)?;
+            self.forget_direct(ptr, allocated_bytes);
             let known = self.taker(stream).ok();
             let attached = known.and_then(|(taker, capture)| self.attach(stream, taker, capture));
             let attached = self.counting(&attached);
@@ -321,9 +323,11 @@ impl Inner {
     ) {
         let most = match (keep, self.belongs_to) {
             // What another stream has freed must not get into the slabs of the one that is captured.
-            (_, BelongsTo::Capture) if self.back.is_captures() => usize::MAX,
-            (Keep::Yes, _) => self.settings.global_blocks(),
-            (Keep::No, _) => 0,
+            (_, BelongsTo::Capture) if self.back.is_captures() => {
+                Bounds { blocks: usize::MAX, bytes: u64::MAX }
+            }
+            (Keep::Yes, _) => self.settings.global_bounds(),
+            (Keep::No, _) => Bounds { blocks: 0, bytes: 0 },
         };
         let mut entries: Vec<(StreamSlot, Class, Entry)> = entries
             .into_iter()

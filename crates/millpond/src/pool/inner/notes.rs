@@ -25,6 +25,19 @@ struct Note {
 pub(super) struct Notes {
     by_offset: HashMap<u64, Note>,
     by_scope: HashMap<Arc<str>, (u64, u64)>,
+    /// The scopes of blocks that are driver allocations of their own.
+    direct: HashMap<DevicePtr, Arc<str>>,
+}
+
+impl Notes {
+    fn forget(&mut self, scope: Option<Arc<str>>, bytes: usize) {
+        let Some(scope) = scope else { return };
+        let Some(live) = self.by_scope.get_mut(&scope) else { return };
+        *live = (live.0 - bytes as u64, live.1 - 1);
+        if live.1 == 0 {
+            self.by_scope.remove(&scope);
+        }
+    }
 }
 
 impl Inner {
@@ -58,9 +71,14 @@ impl Inner {
 
     /// Counts a block under the name of a scope.
     pub(super) fn note_scope(&self, ptr: DevicePtr, bytes: usize, scope: Arc<str>) {
-        // A driver allocation of its own has no word to mark.
-        let Some(block) = self.find(ptr) else { return };
-        let noted = self.note(block, |note| note.scope = Some(Arc::clone(&scope)));
+        let noted = match self.find(ptr) {
+            Some(block) => self.note(block, |note| note.scope = Some(Arc::clone(&scope))),
+            // A driver allocation of its own has no word to mark.
+            None => {
+                self.notes.lock().direct.insert(ptr, Arc::clone(&scope));
+                true
+            }
+        };
         if noted {
             let mut notes = self.notes.lock();
             let (live_bytes, live_blocks) = notes.by_scope.entry(scope).or_default();
@@ -83,12 +101,7 @@ impl Inner {
     pub(super) fn free_noted(&self, block: Block<'_>, requested: usize, stream: StreamSlot) {
         let mut notes = self.notes.lock();
         let note = notes.by_offset.remove(&block.offset).unwrap_or_default();
-        if let Some(scope) = note.scope
-            && let Some((live_bytes, live_blocks)) = notes.by_scope.get_mut(&scope)
-        {
-            *live_bytes -= requested as u64;
-            *live_blocks -= 1;
-        }
+        notes.forget(note.scope, requested);
         drop(notes);
         if note.streams.is_empty() {
             self.give_all([(stream, block.entry())], Keep::Yes);
@@ -108,8 +121,18 @@ impl Inner {
         }
     }
 
+    /// A driver allocation of its own is gone.
+    pub(super) fn forget_direct(&self, ptr: DevicePtr, bytes: usize) {
+        let mut notes = self.notes.lock();
+        let scope = notes.direct.remove(&ptr);
+        notes.forget(scope, bytes);
+    }
+
     /// What is live by the name of the scope that allocated it, the largest first.
     pub(in crate::pool) fn live_by_tag(&self) -> Vec<TagUsage> {
+        if self.has_forked() {
+            return Vec::new();
+        }
         let mut sums: HashMap<Arc<str>, (u64, u64)> = self.notes.lock().by_scope.clone();
         for region in self.all_regions() {
             for (scope, (bytes, blocks)) in &region.notes.lock().by_scope {

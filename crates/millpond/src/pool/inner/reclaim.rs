@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Inner, Keep};
 use crate::driver::DriverResult;
+use crate::pool::counters::Counters;
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
-use crate::pool::thread_cache::{Counters, Entry, ThreadCache};
+use crate::pool::thread_cache::{Entry, ThreadCache};
 
 impl Inner {
     pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {
@@ -87,24 +88,35 @@ impl Inner {
         arrived.collect()
     }
 
-    /// Empties caches, one after the other and only of blocks of their own at first, until `enough` says so: a cache that keeps what
-    /// is not needed stays quick, and so does this call. `None`: everything was emptied.
+    /// Takes blocks of their own out of caches, some at a time, until `enough` says so: a cache that keeps what is not needed stays
+    /// quick, and so does this call. `None`: there is not enough, or with slack to spend, it would take too long.
     pub(super) fn drain_until<T>(
         &self,
         mut enough: impl FnMut() -> DriverResult<Option<T>>,
     ) -> DriverResult<Option<T>> {
+        /// Blocks taken at a time.
+        const SOME: usize = 64;
+        /// Blocks taken by one call, where there is slack.
+        const MOST: usize = 256;
+        let mut left = if self.back.slack() > 0.0 { MOST } else { usize::MAX };
         let all = self.caches.lock().with_threads();
         for cache in all {
-            let reclaiming = self.caches.lock();
-            let (stream, offsets) = (cache.stream(), cache.take_all_large());
-            drop(reclaiming);
-            if offsets.is_empty() {
-                continue;
-            }
-            let entries = offsets.into_iter().map(|offset| (stream, self.entry_at(offset)));
-            self.give_all(entries, Keep::No);
-            if let Some(answer) = enough()? {
-                return Ok(Some(answer));
+            loop {
+                let reclaiming = self.caches.lock();
+                let (stream, offsets) = (cache.stream(), cache.take_some_large(SOME));
+                drop(reclaiming);
+                if offsets.is_empty() {
+                    break;
+                }
+                left = left.saturating_sub(offsets.len());
+                let entries = offsets.into_iter().map(|offset| (stream, self.entry_at(offset)));
+                self.give_all(entries, Keep::No);
+                if let Some(answer) = enough()? {
+                    return Ok(Some(answer));
+                }
+                if left == 0 {
+                    return Ok(None);
+                }
             }
         }
         self.drain();

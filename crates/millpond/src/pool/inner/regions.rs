@@ -24,10 +24,17 @@ pub(super) struct Regions(Vec<Kept>);
 #[derive(Debug)]
 struct Kept {
     inner: Arc<Inner>,
-    /// Whose work is captured, for a region of a capture.
-    capture: Option<(CaptureId, StreamId)>,
+    /// Whose work is captured, for a region of a capture, and for which tiers: the pool's, or a region's.
+    capture: Option<Captured>,
     /// Given up: after these points of the pool's streams what is free goes to the pool, and the region with its last block.
     given_up: Option<Points>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Captured {
+    capture: CaptureId,
+    stream: StreamId,
+    tiers: u64,
 }
 
 impl Inner {
@@ -58,8 +65,8 @@ impl Inner {
             access,
             config: self.settings.get(),
         };
-        let driver = Arc::clone(self.back.driver().driver());
-        Ok(Arc::new(Inner::new(driver, options)?))
+        // A clone counts with the pool's.
+        Ok(Arc::new(Inner::new(self.back.driver().clone(), options)?))
     }
 
     /// Takes so much memory from the driver now, to have it later.
@@ -99,17 +106,20 @@ impl Inner {
             let kind = DriverErrorKind::CaptureInvalidated;
             return Err(DriverError::new(Call::CaptureState, kind).into());
         };
-        let id = (capture, self.back.driver().stream_id(stream)?);
-        let known = self.regions.lock().0.iter().find_map(|kept| {
+        // With the pool, also for a region: it can be dropped while the graph is there.
+        let root = self.parent.upgrade().unwrap_or_else(|| Arc::clone(self));
+        let stream_id = self.back.driver().stream_id(stream)?;
+        let id = Captured { capture, stream: stream_id, tiers: self.id };
+        let known = root.regions.lock().0.iter().find_map(|kept| {
             (kept.capture == Some(id) && kept.given_up.is_none()).then(|| Arc::clone(&kept.inner))
         });
         let region = match known {
             Some(region) => region,
             None => {
-                let region =
-                    self.new_region(BelongsTo::Capture, self.back.properties(), Access::ReadWrite)?;
+                let (properties, access) = (self.back.properties(), self.back.access());
+                let region = root.new_region(BelongsTo::Capture, properties, access)?;
                 let inner = Arc::clone(&region);
-                self.regions.lock().0.push(Kept { inner, capture: Some(id), given_up: None });
+                root.regions.lock().0.push(Kept { inner, capture: Some(id), given_up: None });
                 region
             }
         };
@@ -130,7 +140,9 @@ impl Inner {
         // With one stream nothing is recorded by itself; these points are looked at later.
         self.back.record(taker.slot);
         for kept in &mut self.regions.lock().0 {
-            if kept.capture.is_some_and(|(id, _)| id == capture) && kept.given_up.is_none() {
+            if kept.capture.is_some_and(|captured| captured.capture == capture)
+                && kept.given_up.is_none()
+            {
                 kept.given_up = Some(points.clone());
             }
         }
@@ -164,10 +176,13 @@ impl Inner {
                 region.back.end_capture();
             }
             region.drain();
-            self.take_over_pages(&region);
-            if region.own_usage().live_blocks > 0 {
+            self.take_over_pages(&region, sweep);
+            let usage = region.own_usage();
+            // What work still uses goes another time, if nobody is to wait for it.
+            if usage.live_blocks > 0 || usage.reserved_bytes > 0 && sweep == Sweep::WithoutWaiting {
                 continue;
             }
+            self.of_gone_regions.lock().add(&region.own_stats());
             let gone = {
                 let mut regions = self.regions.lock();
                 let at = regions.0.iter().position(|kept| Arc::ptr_eq(&kept.inner, &region));
@@ -178,19 +193,32 @@ impl Inner {
         }
     }
 
-    fn take_over_pages(&self, region: &Inner) {
+    fn take_over_pages(&self, region: &Inner, sweep: Sweep) {
         if region.back.properties() == self.back.properties() {
             self.back.adopt(region.back.lend(usize::MAX));
         }
-        region.back.trim();
+        match sweep {
+            Sweep::Waiting => drop(region.back.trim()),
+            Sweep::WithoutWaiting => {
+                let now = region.back.state().pages.now();
+                region.back.expire(usize::MAX, now);
+            }
+        }
     }
 
-    /// Takes pages that nobody needs from the pool whose region this is, before the driver is asked for new ones.
+    /// Takes pages that the pool and its regions do not need, before the driver is asked for new ones.
     pub(super) fn borrow_pages(&self, bytes: u64) {
-        let Some(parent) = self.parent.upgrade() else { return };
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
-        if parent.back.properties() == self.back.properties() {
-            self.back.adopt(parent.back.lend(bytes.div_ceil(page_bytes) as usize + 1));
+        let mut missing = bytes.div_ceil(page_bytes) as usize + 1;
+        let parent = self.parent.upgrade();
+        let root: &Inner = parent.as_deref().unwrap_or(self);
+        let relatives = parent.iter().cloned().chain(root.all_regions());
+        for relative in relatives.filter(|other| other.id != self.id) {
+            if relative.back.properties() == self.back.properties() {
+                let pages = relative.back.lend(missing);
+                missing -= pages.len().min(missing);
+                self.back.adopt(pages);
+            }
         }
     }
 
@@ -248,7 +276,16 @@ impl Inner {
             let own_addresses = region.back.has_pages() && region.back.offset_of(ptr).is_some();
             own_addresses || region.find(ptr).is_some()
         };
-        self.all_regions().into_iter().find(around)
+        let Some(root) = self.parent.upgrade() else {
+            return self.all_regions().into_iter().find(around);
+        };
+        // A region knows what was captured for it, and no more.
+        let mine = |kept: &Kept| kept.capture.is_some_and(|captured| captured.tiers == self.id);
+        let captured: Vec<Arc<Inner>> = {
+            let regions = root.regions.lock();
+            regions.0.iter().filter(|kept| mine(kept)).map(|kept| Arc::clone(&kept.inner)).collect()
+        };
+        captured.into_iter().find(around)
     }
 
     pub(super) fn all_regions(&self) -> Vec<Arc<Inner>> {
@@ -257,9 +294,13 @@ impl Inner {
 
     /// Captures whose memory was not given up.
     pub(in crate::pool) fn captures(&self) -> Vec<CaptureId> {
+        if self.has_forked() {
+            return Vec::new();
+        }
         let regions = self.regions.lock();
         let kept = regions.0.iter().filter(|kept| kept.given_up.is_none());
-        let mut captures: Vec<CaptureId> = kept.filter_map(|kept| Some(kept.capture?.0)).collect();
+        let mut captures: Vec<CaptureId> =
+            kept.filter_map(|kept| Some(kept.capture?.capture)).collect();
         captures.sort_unstable();
         captures.dedup();
         captures

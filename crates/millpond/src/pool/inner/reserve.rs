@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::allocate::{Patience, Shape};
+use super::allocate::Patience;
+use super::shape::Shape;
 use super::{BelongsTo, Inner};
-use crate::driver::DriverResult;
+use crate::driver::{Driver, DriverResult};
 use crate::pool::back::Taker;
 use crate::pool::points::Points;
 use crate::pool::size_class::Class;
@@ -27,6 +28,11 @@ impl Inner {
             return Ok(());
         }
         let shape = self.shape_of(bytes)?;
+        let (block_bytes, _) = shape.bytes_and_align();
+        let capacity = self.back.driver().device().capacity_bytes as u64;
+        if block_bytes.saturating_mul(count as u64) > capacity {
+            return Err(self.explain(bytes.saturating_mul(count)));
+        }
         let set_aside = match shape {
             Shape::OfSlab(class) => self.reserve_small(class, count),
             Shape::Own { .. } => self.reserve_large(shape, count),
@@ -39,18 +45,28 @@ impl Inner {
     }
 
     fn reserve_small(&self, class: Class, count: usize) -> DriverResult<()> {
-        let mut missing = count;
-        loop {
-            missing -= self.middle.lock().reserve_small(class, missing);
-            if missing == 0 {
-                return Ok(());
-            }
-            if let Err(error) = self.add_slab(class, Taker::NOBODY, 0, Patience::Some) {
-                let entries = self.middle.lock().take_reserved_small(class, count - missing);
+        let mut entries = Vec::new();
+        while entries.len() < count {
+            let most = count - entries.len();
+            let batch = self.middle.lock().take_nobodys(class, most);
+            let batch = match batch.entries.is_empty() {
+                false => Ok(Some(batch)),
+                true => self.add_slab(class, Taker::NOBODY, most, Patience::Some),
+            };
+            // For any stream means that nothing has to be waited for later.
+            let ordered = batch.and_then(|batch| {
+                let batch = batch.expect("patient requests are served or fail");
+                let answer = self.back.order(&batch.points, Taker::NOBODY);
+                entries.extend(batch.entries);
+                answer
+            });
+            if let Err(error) = ordered {
                 self.return_reserved(entries);
                 return Err(error);
             }
         }
+        self.middle.lock().reserve_small(class, entries);
+        Ok(())
     }
 
     fn reserve_large(&self, shape: Shape, count: usize) -> DriverResult<()> {

@@ -13,6 +13,9 @@ use crate::trace::{
 impl Inner {
     /// What stands in memory. Threads that allocate meanwhile may be seen half way.
     pub(in crate::pool) fn snapshot(&self) -> Snapshot {
+        if self.has_forked() {
+            return Snapshot::default();
+        }
         let mut segments = self.segments((0, 0));
         for (number, region) in self.all_regions().into_iter().enumerate() {
             let kind = u64::from(region.belongs_to == BelongsTo::Capture);

@@ -1,0 +1,74 @@
+//! Memory for blocks and slabs: what is there, what caches keep, what regions lend, and the driver's last.
+
+use std::sync::atomic::Ordering;
+
+use super::allocate::Patience;
+use super::{Inner, WORTH_DRAINING_BYTES};
+use crate::driver::{DriverError, DriverResult};
+use crate::pool::back::{Placed, Reach, Wanted};
+
+impl Inner {
+    /// A range with memory under it. What caches keep is used before the driver is asked for more. `None`: not without
+    /// waiting.
+    pub(super) fn allocate_range(
+        &self,
+        wanted: Wanted,
+        patience: Patience,
+    ) -> DriverResult<Option<Placed>> {
+        let reach = match patience {
+            Patience::Some => Reach::WithinSlack,
+            Patience::None => Reach::Ordered,
+        };
+        if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
+            Self::served_by(&self.served.reuse);
+            return Ok(Some(placed));
+        }
+        if patience == Patience::None {
+            return Ok(None);
+        }
+        if self.is_worth_draining(wanted.bytes) {
+            let in_place = || self.back.allocate_in_place(wanted, reach);
+            if let Some(placed) = self.drain_until(in_place)? {
+                Self::served_by(&self.served.reuse);
+                return Ok(Some(placed));
+            }
+        }
+        Self::served_by(&self.served.device);
+        let counted = self.settings.counts().then(|| self.live_bytes() as u64);
+        self.back.set_live_bytes(counted);
+        self.borrow_pages(wanted.bytes);
+        let out_of_memory = |answer: &DriverResult<Placed>| {
+            answer.as_ref().is_err_and(DriverError::is_out_of_memory)
+        };
+        let mut answer = self.back.allocate_mapping(wanted);
+        if out_of_memory(&answer) {
+            self.drain();
+            answer = self.back.allocate_mapping(wanted);
+        }
+        if out_of_memory(&answer) && self.relieve() > 0 {
+            answer = self.back.allocate_mapping(wanted);
+        }
+        self.look_at_fragmentation();
+        answer.map(Some)
+    }
+
+    /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
+    /// to spend it is not done for every request that finds no place; without slack, memory comes first.
+    pub(super) fn is_worth_draining(&self, bytes: u64) -> bool {
+        /// Requests between two drains, for a slack of 1.
+        const PATIENCE: f64 = 4096.0;
+        // Relaxed: roughly often enough is enough.
+        let missed = self.misses_since_drain.fetch_add(1, Ordering::Relaxed);
+        if missed < (self.back.slack() * PATIENCE) as u64 {
+            return false;
+        }
+        // Without counters nobody knows what caches keep.
+        let live = if self.settings.counts() { self.live_bytes() as u64 } else { 0 };
+        let kept = self.back.used_bytes().saturating_sub(live);
+        let worth = kept >= bytes.min(WORTH_DRAINING_BYTES);
+        if worth {
+            self.misses_since_drain.store(0, Ordering::Relaxed);
+        }
+        worth
+    }
+}

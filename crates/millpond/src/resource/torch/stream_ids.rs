@@ -1,0 +1,43 @@
+//! Which stream a handle means.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::driver::{Counted, Driver, DriverResult, Stream, StreamId};
+
+/// The ids of streams, asked for again only when a handle may have got another meaning.
+///
+/// PyTorch goes by handles, because its streams are never destroyed. Others' are, and a new stream with an old handle must not
+/// inherit the old one's blocks.
+#[derive(Debug)]
+pub(super) struct StreamIds {
+    epoch: Option<Arc<AtomicU64>>,
+    known_in: u64,
+    known: HashMap<Stream, StreamId>,
+}
+
+impl StreamIds {
+    pub(super) fn new(driver: &Counted) -> StreamIds {
+        StreamIds { epoch: driver.stream_epoch(), known_in: 0, known: HashMap::new() }
+    }
+
+    pub(super) fn id(&mut self, handle: Stream, driver: &Counted) -> DriverResult<StreamId> {
+        // The thread's own stream is another one in each thread.
+        let Some(epoch) = self.epoch.as_ref().filter(|_| handle != Stream::PER_THREAD) else {
+            return driver.stream_id(handle);
+        };
+        // Acquire: what is asked of the driver below is at least as new as the epoch it is kept under.
+        let epoch = epoch.load(Ordering::Acquire);
+        if self.known_in != epoch {
+            self.known.clear();
+            self.known_in = epoch;
+        }
+        if let Some(id) = self.known.get(&handle) {
+            return Ok(*id);
+        }
+        let id = driver.stream_id(handle)?;
+        self.known.insert(handle, id);
+        Ok(id)
+    }
+}

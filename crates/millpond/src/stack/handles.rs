@@ -1,0 +1,26 @@
+//! What the adaptors of a stack have seen.
+
+use crate::adaptor::{Budget, Ledger, Scopes, TraceLog};
+
+/// The handles of a stack's adaptors, of each kind the outermost first.
+#[derive(Clone, Debug, Default)]
+pub struct Handles {
+    /// Of every `stats`.
+    pub scopes: Vec<Scopes>,
+    /// Of every `limit`.
+    pub budgets: Vec<Budget>,
+    /// Of every `trace`.
+    pub logs: Vec<TraceLog>,
+    /// Of every `track`.
+    pub ledgers: Vec<Ledger>,
+}
+
+impl Handles {
+    /// Stacks are built from the inside.
+    pub(super) fn outermost_first(&mut self) {
+        self.scopes.reverse();
+        self.budgets.reverse();
+        self.logs.reverse();
+        self.ledgers.reverse();
+    }
+}
