@@ -1,12 +1,11 @@
-//! No two resources are the same: for each pair there is a short trace on which they place blocks or take memory differently.
+//! No two resources are the same: for each pair there is a short trace on which they put blocks elsewhere, and not only take other amounts
+//! of memory.
 
 use std::sync::Arc;
 
 use millpond::driver::DevicePtr;
-use millpond::resource::{
-    Arena, ArenaConfig, Async, BestFit, Bfc, Binning, Buddy, Direct, FixedSize, Managed, Pinned,
-    Slab,
-};
+use millpond::resource::{Managed, Pinned};
+use millpond::stack::{self, RESOURCES};
 use millpond::{Driver, Resource, Stream};
 use millpond_sim::{Profile, SimGpu};
 
@@ -21,7 +20,7 @@ use Step::{Allocate, Free};
 const KIB: usize = 1 << 10;
 
 /// Sizes up to 1 MiB, which even blocks of one size hold.
-const TRACES: [&[Step]; 4] = [
+const TRACES: [&[Step]; 5] = [
     // What is taken for a first small block.
     &[Allocate(300)],
     // Where further blocks lie, and what is taken for them.
@@ -40,6 +39,8 @@ const TRACES: [&[Step]; 4] = [
         Allocate(36 * KIB),
         Allocate(40 * KIB),
     ],
+    // Whether what is left of a hole that is less than twice too large serves the next.
+    &[Allocate(64 * KIB), Allocate(256), Free(0), Allocate(40 * KIB), Allocate(20 * KIB)],
     // Whether freed neighbours become one.
     &[
         Allocate(64 * KIB),
@@ -52,35 +53,23 @@ const TRACES: [&[Step]; 4] = [
     ],
 ];
 
-type Make = fn(Arc<dyn Driver>) -> Box<dyn Resource>;
-
-const RESOURCES: [(&str, Make); 12] = [
-    ("direct", |driver| Box::new(Direct::new(driver))),
-    ("async", |driver| Box::new(Async::new(driver).unwrap())),
-    ("managed", |driver| Box::new(Managed::new(driver))),
-    ("pinned", |driver| Box::new(Pinned::new(driver))),
-    ("bestfit", |driver| Box::new(BestFit::new(driver).unwrap())),
-    ("bfc", |driver| Box::new(Bfc::new(driver).unwrap())),
-    ("arena", |driver| {
-        let config = ArenaConfig { arena_bytes: Some(2 << 20) };
-        Box::new(Arena::with_config(Arc::new(Direct::new(driver)), config).unwrap())
-    }),
-    ("buddy", |driver| Box::new(Buddy::new(driver).unwrap())),
-    ("slab", |driver| Box::new(Slab::new(driver).unwrap())),
-    ("fixed", |driver| Box::new(FixedSize::new(driver).unwrap())),
-    ("binning", |driver| Box::new(Binning::new(driver).unwrap())),
-    // With a region of the size of the arena's, they differ by how they place blocks alone.
-    ("buddy of 2 MiB", |driver| {
-        use millpond::resource::BuddyConfig;
-        let config = BuddyConfig { region_bytes: 2 << 20, maximum_bytes: None };
-        Box::new(Buddy::with_config(Arc::new(Direct::new(driver)), config).unwrap())
-    }),
+/// Resources that begin with 64 MiB if they can be told to, so that they differ by where they put blocks and not by when they grow.
+const OF_64_MIB: [&str; 4] = [
+    "bestfit:initial_bytes=64MiB",
+    "arena:arena_bytes=64MiB",
+    "bfc:first_region_bytes=64MiB",
+    "buddy:region_bytes=64MiB",
 ];
 
+fn stack_of(name: &'static str) -> &'static str {
+    let is_it = |stack: &&&'static str| stack.split(':').next() == Some(name);
+    OF_64_MIB.iter().find(is_it).copied().unwrap_or(name)
+}
+
 /// What can be seen of a resource while a trace runs: addresses, counted from the first block's, and what is reserved.
-fn seen(make: Make, trace: &[Step]) -> Vec<(i64, usize)> {
+fn seen(stack: &str, trace: &[Step]) -> Vec<(i64, usize)> {
     let gpu: Arc<dyn Driver> = Arc::new(SimGpu::new(Profile::named("v100-16g").unwrap()));
-    let resource = make(gpu);
+    let resource = stack::build(stack, gpu).unwrap();
     let mut blocks: Vec<(DevicePtr, usize)> = Vec::new();
     let step = |step: &Step| {
         let ptr = match *step {
@@ -100,20 +89,34 @@ fn seen(make: Make, trace: &[Step]) -> Vec<(i64, usize)> {
     trace.iter().map(step).collect()
 }
 
+fn addresses(stack: &str, trace: &[Step]) -> Vec<i64> {
+    seen(stack, trace).into_iter().map(|(address, _)| address).collect()
+}
+
 #[test]
-fn every_two_resources_differ_on_a_short_trace() {
-    for (index, (name, make)) in RESOURCES.iter().enumerate() {
-        for (other_name, other_make) in &RESOURCES[..index] {
-            let differs = |trace: &&&[Step]| seen(*make, trace) != seen(*other_make, trace);
-            let trace = TRACES.iter().find(differs);
-            // Where blocks lie beside each other is the same for these two: they differ in what memory it is.
-            let is_host_memory = |name: &str| ["managed", "pinned"].contains(&name);
-            if is_host_memory(name) && is_host_memory(other_name) {
+fn every_two_resources_put_blocks_elsewhere_on_a_short_trace() {
+    /// The driver decides where their blocks lie.
+    const WHERE_THE_DRIVER_LIKES: [&str; 4] = ["direct", "managed", "pinned", "async"];
+    let names: Vec<&str> = RESOURCES.iter().map(|entry| entry.name).collect();
+    for (index, name) in names.iter().enumerate() {
+        for other in &names[..index] {
+            if [name, other].into_iter().all(|name| WHERE_THE_DRIVER_LIKES.contains(name)) {
                 continue;
             }
-            assert!(trace.is_some(), "{name} and {other_name} do the same on all traces");
+            let differs = |trace: &&&[Step]| {
+                addresses(stack_of(name), trace) != addresses(stack_of(other), trace)
+            };
+            let trace = TRACES.iter().find(differs);
+            assert!(trace.is_some(), "{name} and {other} put blocks at the same places");
         }
     }
+}
+
+#[test]
+fn the_drivers_pool_keeps_what_plain_allocations_give_back() {
+    let trace = [Allocate(300), Free(0)];
+    assert_eq!(seen("direct", &trace).last().unwrap().1, 0);
+    assert!(seen("async", &trace).last().unwrap().1 > 0);
 }
 
 #[test]
@@ -123,23 +126,23 @@ fn managed_and_pinned_memory_are_counted_apart() {
     managed.allocate(1000, Stream::LEGACY).unwrap();
     pinned.allocate(3000, Stream::LEGACY).unwrap();
     assert_eq!((gpu.held().managed_bytes, gpu.held().pinned_bytes), (1000, 3000));
+    assert_eq!(gpu.held().total_bytes(), 4000, "and none of it is the device's");
 }
 
 /// The traces on which policies are told apart, one by one.
 #[test]
 fn each_policy_shows_in_its_own_way() {
-    let reserved = |make: Make, steps: &[Step]| seen(make, steps).last().unwrap().1;
-    let of = |name: &str| RESOURCES.iter().find(|(known, _)| *known == name).unwrap().1;
+    let reserved = |name: &str, steps: &[Step]| seen(name, steps).last().unwrap().1;
     let two = [Allocate(300), Allocate(300)];
     // As much again as there is; 2 MiB; 64 MiB; a slab; 128 blocks of 1 MiB, and of 256 KiB.
-    assert_eq!(reserved(of("bestfit"), &two), 1024);
-    assert_eq!(reserved(of("bfc"), &two), 2 << 20);
-    assert_eq!(reserved(of("buddy"), &two), 64 << 20);
-    assert_eq!(reserved(of("slab"), &two), 2 << 20);
-    assert_eq!(reserved(of("fixed"), &two), 128 << 20);
-    assert_eq!(reserved(of("binning"), &two), 32 << 20);
+    assert_eq!(reserved("bestfit", &two), 1024);
+    assert_eq!(reserved("bfc", &two), 2 << 20);
+    assert_eq!(reserved("buddy", &two), 64 << 20);
+    assert_eq!(reserved("slab", &two), 2 << 20);
+    assert_eq!(reserved("fixed", &two), 128 << 20);
+    assert_eq!(reserved("binning", &two), 32 << 20);
     // The best hole, the first hole, the hole that is not too large to be split, the block of the right order.
-    let address = |name: &str| seen(of(name), TRACES[2])[9].0 as usize;
+    let address = |name: &'static str| addresses(stack_of(name), TRACES[2])[9] as usize;
     assert_eq!(address("arena"), 0, "the first hole, of 200 KiB");
     assert_eq!(address("bfc"), 200 * KIB + 256, "the hole of 40 KiB");
     assert_eq!(

@@ -32,6 +32,7 @@ const ON_ASYNC: Promises = Promises {
     reuses_across_streams: false,
     oom_complete: false,
     withstands_troubles: true,
+    block_bytes: None,
 };
 
 conformance!(

@@ -18,6 +18,7 @@ mod live_blocks;
 mod managed;
 mod ordered;
 mod pinned;
+mod recent;
 mod shared;
 mod slab;
 mod torch;

@@ -104,8 +104,7 @@ impl Arena {
         };
         let bytes = bytes / ALIGNMENT * ALIGNMENT;
         if (bytes as u64) < SUPERBLOCK_BYTES {
-            let remedy = format!("is {bytes}, make it at least 1 MiB");
-            return Err(MakeError::setting("arena_bytes", remedy));
+            return Err(MakeError::setting("arena_bytes", "must be 1MiB at least"));
         }
         let ptr = upstream.take(bytes, Stream::LEGACY)?;
         // Whatever orders the memory upstream is over before any stream uses it.
@@ -225,14 +224,14 @@ impl Arena {
             return Ok(());
         }
         self.with_block(ptr, bytes, |space| {
-            space.free(ptr);
+            space.free(ptr, bytes);
         })
     }
 
     fn free_in_global(&self, ptr: DevicePtr, bytes: usize) -> bool {
         let mut global = self.global.lock();
         let is_there = global.live.is_block(ptr, bytes);
-        if is_there && let Some(emptied) = global.free(ptr) {
+        if is_there && let Some(emptied) = global.free_large(ptr) {
             global.coalesce(emptied);
         }
         is_there
@@ -302,14 +301,7 @@ impl Resource for Arena {
             return Ok(());
         }
         let is_mine = bytes as u64 <= SUPERBLOCK_BYTES
-            && self.with_arena(stream, |arena| {
-                let StreamArena { space, .. } = &mut *arena.lock();
-                let is_mine = space.live.is_block(ptr, bytes);
-                if is_mine {
-                    space.free(ptr);
-                }
-                is_mine
-            })?;
+            && self.with_arena(stream, |arena| arena.lock().space.free(ptr, bytes))?;
         if !is_mine {
             self.free_elsewhere(ptr, bytes, stream)?;
         }

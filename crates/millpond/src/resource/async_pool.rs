@@ -17,11 +17,11 @@ use crate::driver::{
 pub struct AsyncConfig {
     /// Taken from the device when the pool is made, and kept by it. Default: 0.
     pub initial_bytes: usize,
-    /// The most that the pool may take from the device; 0 means no limit. Default: 0.
-    pub maximum_bytes: usize,
-    /// What the pool may keep unused when the host waits for the device. Default: everything, as RMM sets it. The driver's own
-    /// default is 0.
-    pub release_threshold_bytes: u64,
+    /// The most that the pool may take from the device. Default: no limit.
+    pub maximum_bytes: Option<usize>,
+    /// What the pool may keep unused when the host waits for the device. Default: everything (`None`), as RMM sets it. The driver's
+    /// own default is 0.
+    pub release_threshold_bytes: Option<usize>,
     /// Reuse across streams that events already order after the free. Default: on.
     pub follow_event_dependencies: bool,
     /// Reuse across streams when the free has already run. Default: on.
@@ -34,8 +34,8 @@ impl Default for AsyncConfig {
     fn default() -> Self {
         AsyncConfig {
             initial_bytes: 0,
-            maximum_bytes: 0,
-            release_threshold_bytes: u64::MAX,
+            maximum_bytes: None,
+            release_threshold_bytes: None,
             follow_event_dependencies: true,
             allow_opportunistic: true,
             allow_internal_dependencies: true,
@@ -69,11 +69,16 @@ impl Async {
     /// If the device has no pools, the driver refuses, or the initial size cannot be had.
     pub fn with_config(driver: Arc<dyn Driver>, config: AsyncConfig) -> Result<Async, MakeError> {
         let AsyncConfig { initial_bytes, maximum_bytes, .. } = config;
-        if maximum_bytes > 0 && initial_bytes > maximum_bytes {
-            return Err(MakeError::setting("initial_bytes", "exceeds maximum_bytes, lower it"));
+        if let Some(maximum) = maximum_bytes.filter(|maximum| initial_bytes > *maximum) {
+            let remedy = format!("must be at most maximum_bytes, which is {maximum}");
+            return Err(MakeError::setting("initial_bytes", remedy));
+        }
+        // To the driver, 0 is no limit.
+        if maximum_bytes == Some(0) {
+            return Err(MakeError::setting("maximum_bytes", "must be more than 0"));
         }
         let driver = Counted::new(driver);
-        let pool = driver.create_pool(PoolProperties { max_bytes: maximum_bytes })?;
+        let pool = driver.create_pool(PoolProperties { max_bytes: maximum_bytes.unwrap_or(0) })?;
         // From here on dropping it destroys the pool.
         let made = Async { driver, pool, live: Mutex::default() };
         made.apply(config)?;
@@ -93,7 +98,7 @@ impl Async {
         for (attribute, on) in switches {
             self.driver.set_pool_attribute(self.pool, attribute, u64::from(on))?;
         }
-        let threshold = config.release_threshold_bytes;
+        let threshold = config.release_threshold_bytes.map_or(u64::MAX, |bytes| bytes as u64);
         self.driver.set_pool_attribute(self.pool, Attribute::ReleaseThreshold, threshold)
     }
 
@@ -103,6 +108,12 @@ impl Async {
         let free = || self.driver.free_async(ptr, Stream::LEGACY);
         // A pool whose block nobody frees would outlive its destruction.
         free().or_else(|error| free().and(Err(error)))
+    }
+
+    fn ask_reserved(&self) -> DriverResult<usize> {
+        let ask = || self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
+        // Asked twice: only the driver knows, and what was given back must be said right.
+        Ok(ask().or_else(|_| ask())? as usize)
     }
 
     #[cold]
@@ -158,9 +169,10 @@ impl Resource for Async {
         }
     }
 
-    /// Waits for the device: what was freed can be given back when that has run.
+    /// Waits for the device: what was freed can be given back when that has run. Does nothing if the driver does not say what is
+    /// reserved, since nobody could be told what was given back.
     fn trim(&self) -> usize {
-        let before = self.reserved_bytes();
+        let Ok(before) = self.ask_reserved() else { return 0 };
         if before > 0 {
             let _ = self.driver.synchronize_device();
         }
@@ -169,9 +181,7 @@ impl Resource for Async {
     }
 
     fn reserved_bytes(&self) -> usize {
-        let ask = || self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
-        // Asked twice: only the driver knows, and what was given back must be said right.
-        ask().or_else(|_| ask()).unwrap_or(0) as usize
+        self.ask_reserved().unwrap_or(0)
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

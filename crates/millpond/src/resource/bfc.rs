@@ -11,6 +11,7 @@ use self::chunks::{ChunkId, Chunks};
 use super::frees::Frees;
 use super::live_blocks::LiveBlocks;
 use super::ordered::{Ordered, StreamSlot};
+use super::recent::Recent;
 use super::upstream::{Upstream, aligned};
 use super::{ALIGNMENT, AllocError, Direct, FreeError, MakeError, Resource, Usage};
 use crate::driver::{DevicePtr, Driver, Stream};
@@ -60,6 +61,15 @@ pub struct Bfc {
     state: Mutex<State>,
 }
 
+/// A block, as it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    chunk: ChunkId,
+    ptr: DevicePtr,
+    bytes: usize,
+    slot: StreamSlot,
+}
+
 /// `Σ regions = Σ chunks = region_bytes ≤ maximum_bytes`.
 #[derive(Debug)]
 struct State {
@@ -71,6 +81,7 @@ struct State {
     region_bytes: usize,
     /// What the next region will have.
     next_region_bytes: usize,
+    recent: Recent<Taken>,
 }
 
 impl Bfc {
@@ -91,10 +102,10 @@ impl Bfc {
         let maximum = config.maximum_bytes.unwrap_or(upstream.driver.device().capacity_bytes);
         let maximum_bytes = maximum / ALIGNMENT * ALIGNMENT;
         if maximum_bytes == 0 {
-            return Err(MakeError::setting("maximum_bytes", "is less than 256, raise it"));
+            return Err(MakeError::setting("maximum_bytes", "must be 256 at least"));
         }
         if config.first_region_bytes == 0 {
-            return Err(MakeError::setting("first_region_bytes", "is 0, raise it"));
+            return Err(MakeError::setting("first_region_bytes", "must be more than 0"));
         }
         let first = aligned(config.first_region_bytes.min(maximum_bytes))?;
         let state = State {
@@ -104,6 +115,7 @@ impl Bfc {
             regions: BTreeMap::new(),
             region_bytes: 0,
             next_region_bytes: first,
+            recent: Recent::default(),
         };
         Ok(Bfc { upstream, config, maximum_bytes, state: Mutex::new(state) })
     }
@@ -196,6 +208,15 @@ fn smaller_growth(bytes: usize, refused: usize) -> Option<usize> {
 }
 
 impl State {
+    #[inline]
+    fn end_recent(&mut self) {
+        if let Some(taken) = self.recent.end() {
+            // The stream has freed nothing since, so its newest free is this one.
+            let point = self.ordered.newest(taken.slot);
+            self.chunks.free(taken.chunk, Frees::from(point));
+        }
+    }
+
     /// Regions in which nothing is live, with their size and only chunk.
     fn unused_regions(&self) -> Vec<(DevicePtr, usize, ChunkId)> {
         let whole = |(&ptr, &bytes): (&DevicePtr, &usize)| {
@@ -223,14 +244,23 @@ impl Resource for Bfc {
         let driver = &self.upstream.driver;
         let state = &mut *self.state.lock();
         let slot = state.ordered.slot(stream, driver)?;
+        if let Some(taken) =
+            state.recent.again(|taken| (taken.bytes, taken.slot) == (rounded, slot))
+        {
+            state.live.insert(taken.ptr, bytes, taken.chunk);
+            return Ok(taken.ptr);
+        }
+        state.end_recent();
         let chunk = match state.chunks.find(rounded) {
             Some(chunk) => chunk,
             None => self.find_after_growth(state, rounded, slot, stream)?,
         };
         state.chunks.frees(chunk).order(&mut state.ordered, slot, stream, driver)?;
         let (chunk, start) = state.chunks.take(chunk, rounded, self.config.most_waste_bytes);
-        state.live.insert(DevicePtr(start), bytes, chunk);
-        Ok(DevicePtr(start))
+        let ptr = DevicePtr(start);
+        state.live.insert(ptr, bytes, chunk);
+        state.recent = Recent::Allocated(Taken { chunk, ptr, bytes: rounded, slot });
+        Ok(ptr)
     }
 
     fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError> {
@@ -240,19 +270,27 @@ impl Resource for Bfc {
         let state = &mut *self.state.lock();
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
         let chunk = state.live.take(ptr, bytes)?;
+        let is_newest = state.recent.keeps(|taken| (taken.chunk, taken.slot) == (chunk, slot));
+        if !is_newest {
+            state.end_recent();
+        }
         let point = state.ordered.point(slot, stream, &self.upstream.driver);
-        state.chunks.free(chunk, Frees::from(point));
+        if !is_newest {
+            state.chunks.free(chunk, Frees::from(point));
+        }
         Ok(())
     }
 
     fn usage(&self) -> Usage {
-        let state = self.state.lock();
+        let state = &mut *self.state.lock();
+        state.end_recent();
         self.upstream.usage(state.live.usage(), state.chunks.largest_free())
     }
 
     /// Waits for the streams that have freed something, then gives back regions in which nothing is live.
     fn trim(&self) -> usize {
         let state = &mut *self.state.lock();
+        state.end_recent();
         let before = self.upstream.reserved_bytes();
         if state.ordered.wait_for_all(&self.upstream.driver).is_ok() {
             for (ptr, bytes, chunk) in state.unused_regions() {

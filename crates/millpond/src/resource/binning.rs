@@ -63,11 +63,11 @@ impl Binning {
         config: BinningConfig,
     ) -> Result<Binning, MakeError> {
         let BinningConfig { least_exponent, most_exponent, blocks_per_chunk } = config;
-        if least_exponent < 8 {
-            return Err(MakeError::setting("least_exponent", "is less than 8, raise it"));
+        if !(8..=40).contains(&least_exponent) {
+            return Err(MakeError::setting("least_exponent", "must be 8 to 40"));
         }
-        if most_exponent < least_exponent || most_exponent > 40 {
-            let remedy = format!("is {most_exponent}, make it {least_exponent} to 40");
+        if !(least_exponent..=40).contains(&most_exponent) {
+            let remedy = format!("must be {least_exponent} to 40");
             return Err(MakeError::setting("most_exponent", remedy));
         }
         let bin = |exponent: u32| {

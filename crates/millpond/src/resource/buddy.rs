@@ -77,7 +77,7 @@ impl Buddy {
         config: BuddyConfig,
     ) -> Result<Buddy, MakeError> {
         if config.region_bytes < Order::LEAST_BYTES {
-            return Err(MakeError::setting("region_bytes", "is less than 256, raise it"));
+            return Err(MakeError::setting("region_bytes", "must be 256 at least"));
         }
         let upstream = Upstream::new(upstream);
         let state = State {

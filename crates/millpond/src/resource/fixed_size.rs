@@ -71,11 +71,11 @@ impl FixedSize {
     ) -> Result<FixedSize, MakeError> {
         let FixedSizeConfig { block_bytes, blocks_per_chunk } = config;
         if block_bytes == 0 || !block_bytes.is_multiple_of(ALIGNMENT) {
-            let remedy = format!("is {block_bytes}, make it a multiple of {ALIGNMENT}");
+            let remedy = format!("must be a multiple of {ALIGNMENT}");
             return Err(MakeError::setting("block_bytes", remedy));
         }
         if blocks_per_chunk == 0 || block_bytes.checked_mul(blocks_per_chunk).is_none() {
-            let remedy = format!("is {blocks_per_chunk}, make it at least 1, and less than memory");
+            let remedy = "must be at least 1, and a chunk less than memory";
             return Err(MakeError::setting("blocks_per_chunk", remedy));
         }
         let upstream = Upstream::new(upstream);

@@ -83,12 +83,18 @@ impl<T> LiveBlocks<T> {
     /// Checks a block and removes it, which is one look and not two.
     #[inline]
     pub(super) fn take(&mut self, ptr: DevicePtr, bytes: usize) -> Result<T, FreeError> {
+        self.take_if_block(ptr, bytes).ok_or_else(|| self.explain(ptr, bytes))
+    }
+
+    /// As [`take`](Self::take), where it may be somebody else's.
+    #[inline]
+    pub(super) fn take_if_block(&mut self, ptr: DevicePtr, bytes: usize) -> Option<T> {
         match self.blocks.entry(ptr) {
             Entry::Occupied(entry) if entry.get().asked_bytes == bytes => {
                 self.usage.block_freed(bytes);
-                Ok(entry.remove().what)
+                Some(entry.remove().what)
             }
-            _ => Err(self.explain(ptr, bytes)),
+            _ => None,
         }
     }
 

@@ -81,11 +81,11 @@ impl Slab {
     pub fn with_config(upstream: Arc<dyn Resource>, config: SlabConfig) -> Result<Slab, MakeError> {
         let SlabConfig { slab_bytes, largest_object_bytes, .. } = config;
         if slab_bytes == 0 || !slab_bytes.is_multiple_of(ALIGNMENT) {
-            let remedy = format!("is {slab_bytes}, make it a multiple of {ALIGNMENT}");
+            let remedy = format!("must be a multiple of {ALIGNMENT}");
             return Err(MakeError::setting("slab_bytes", remedy));
         }
         if !(ALIGNMENT..=slab_bytes).contains(&largest_object_bytes) {
-            let remedy = format!("is {largest_object_bytes}, make it {ALIGNMENT} to slab_bytes");
+            let remedy = format!("must be {ALIGNMENT} to slab_bytes, which is {slab_bytes}");
             return Err(MakeError::setting("largest_object_bytes", remedy));
         }
         let upstream = Upstream::new(upstream);

@@ -3,6 +3,7 @@
 //! Addresses only; nothing here knows memory or streams.
 
 use super::super::live_blocks::LiveBlocks;
+use super::super::recent::Recent;
 use super::super::treap::{Key, NodeId, Root, Treap};
 use crate::driver::DevicePtr;
 
@@ -32,6 +33,8 @@ pub(super) struct Space {
     bounds: Vec<Bounds>,
     unused_nodes: Vec<NodeId>,
     pub(super) live: LiveBlocks<LiveBlock>,
+    /// Of blocks of the first fit, not of those that have a superblock cut for them.
+    recent: Recent<(DevicePtr, LiveBlock)>,
 }
 
 /// Where a superblock begins and ends. One in which something is live stays as it is.
@@ -56,6 +59,7 @@ impl Default for Space {
             bounds: Vec::new(),
             unused_nodes: Vec::new(),
             live: LiveBlocks::default(),
+            recent: Recent::default(),
         }
     }
 }
@@ -64,12 +68,26 @@ impl Space {
     /// Takes a block from the first free range that holds it.
     #[inline]
     pub(super) fn allocate(&mut self, bytes: u64, asked_bytes: usize) -> Option<DevicePtr> {
+        if let Some((ptr, block)) = self.recent.again(|(_, block)| block.bytes == bytes) {
+            self.live.insert(ptr, asked_bytes, block);
+            return Some(ptr);
+        }
+        self.end_recent();
         let node = self.trees.first_weighing(self.free, bytes)?;
-        Some(self.take(node, bytes, asked_bytes))
+        let (ptr, block) = self.take(node, bytes, asked_bytes);
+        self.recent = Recent::Allocated((ptr, block));
+        Some(ptr)
     }
 
     #[inline]
-    fn take(&mut self, node: NodeId, bytes: u64, asked_bytes: usize) -> DevicePtr {
+    fn end_recent(&mut self) {
+        if let Some((ptr, block)) = self.recent.end() {
+            self.add_merged(block.within, ptr.0, block.bytes);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, node: NodeId, bytes: u64, asked_bytes: usize) -> (DevicePtr, LiveBlock) {
         let (start, all) = self.range(node);
         let within = self.bounds[node as usize];
         if all > bytes {
@@ -78,13 +96,27 @@ impl Space {
         } else {
             self.remove_free(node);
         }
-        self.live.insert(DevicePtr(start), asked_bytes, LiveBlock { bytes, within });
-        DevicePtr(start)
+        let (ptr, block) = (DevicePtr(start), LiveBlock { bytes, within });
+        self.live.insert(ptr, asked_bytes, block);
+        (ptr, block)
     }
 
-    /// Frees a block that was checked to be live; returns the superblock it was in, if that is empty now.
+    /// Frees a block, if it is one of this arena and of this size.
     #[inline]
-    pub(super) fn free(&mut self, ptr: DevicePtr) -> Option<Bounds> {
+    pub(super) fn free(&mut self, ptr: DevicePtr, asked_bytes: usize) -> bool {
+        let Some(LiveBlock { bytes, within }) = self.live.take_if_block(ptr, asked_bytes) else {
+            return false;
+        };
+        if !self.recent.keeps(|(newest, _)| *newest == ptr) {
+            self.end_recent();
+            self.add_merged(within, ptr.0, bytes);
+        }
+        true
+    }
+
+    /// For the global arena: frees a block that was checked to be live; returns the superblock it was in, if that is empty now.
+    #[inline]
+    pub(super) fn free_large(&mut self, ptr: DevicePtr) -> Option<Bounds> {
         let LiveBlock { bytes, within } = self.live.remove(ptr);
         let free_bytes = self.add_merged(within, ptr.0, bytes);
         (free_bytes == within.end - within.start).then_some(within)
@@ -138,7 +170,7 @@ impl Space {
     /// For the global arena: a block of its own superblock, if one can be cut out.
     pub(super) fn allocate_large(&mut self, bytes: u64, asked_bytes: usize) -> Option<DevicePtr> {
         let node = self.first_superblock(bytes)?;
-        Some(self.take(node, bytes, asked_bytes))
+        Some(self.take(node, bytes, asked_bytes).0)
     }
 
     /// For the global arena: the first superblock in which a block of this size can be had.
@@ -149,6 +181,7 @@ impl Space {
 
     /// Takes a superblock out, with what is in it.
     pub(super) fn remove(&mut self, bounds: Bounds) -> Superblock {
+        self.end_recent();
         let mut free = Vec::new();
         while let Some(node) = self.trees.first_from(self.free, Key::from(bounds.start)) {
             let (at, size) = self.range(node);
@@ -166,6 +199,7 @@ impl Space {
     }
 
     pub(super) fn insert(&mut self, superblock: Superblock) {
+        self.end_recent();
         for (at, size) in superblock.free {
             self.add_free(superblock.bounds, at, size);
         }
@@ -214,7 +248,8 @@ impl Space {
         self.range(node) == (start, end - start)
     }
 
-    pub(super) fn largest_free(&self) -> u64 {
+    pub(super) fn largest_free(&mut self) -> u64 {
+        self.end_recent();
         self.trees.greatest(self.free)
     }
 
@@ -282,7 +317,7 @@ mod tests {
         let mut global = global(8);
         let blocks = [0; 3].map(|_| global.allocate_large(2 * MIB, 0).expect("there is room"));
         for (at, largest) in [(0, 2 * MIB), (2, 4 * MIB), (1, 8 * MIB)] {
-            let emptied = global.free(blocks[at]).expect("had one block");
+            let emptied = global.free_large(blocks[at]).expect("had one block");
             global.coalesce(emptied);
             assert_eq!(global.largest_free(), largest);
         }
@@ -297,7 +332,7 @@ mod tests {
         let blocks = [0; 8].map(|_| arena.allocate(MIB / 4, 0).expect("there is room"));
         assert_eq!(blocks.map(|ptr| (ptr.0 - BASE) / (MIB / 4)), [0, 1, 2, 3, 4, 5, 6, 7]);
         for at in [3, 1, 4, 6, 7] {
-            arena.free(blocks[at]);
+            assert!(arena.free(blocks[at], 0));
         }
         assert_eq!(arena.largest_free(), MIB / 2, "3 and 4 are neighbours in two superblocks");
         assert_eq!(arena.allocate(MIB / 2, 0), Some(blocks[6]));
