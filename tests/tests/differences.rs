@@ -19,8 +19,7 @@ use Step::{Allocate, Free};
 
 const KIB: usize = 1 << 10;
 
-/// Sizes up to 1 MiB, which even blocks of one size hold.
-const TRACES: [&[Step]; 5] = [
+const TRACES: [&[Step]; 6] = [
     // What is taken for a first small block.
     &[Allocate(300)],
     // Where further blocks lie, and what is taken for them.
@@ -39,6 +38,8 @@ const TRACES: [&[Step]; 5] = [
         Allocate(36 * KIB),
         Allocate(40 * KIB),
     ],
+    // Whether small and large blocks lie apart.
+    &[Allocate(300), Allocate(1500 * KIB), Allocate(300), Allocate(1500 * KIB)],
     // Whether what is left of a hole that is less than twice too large serves the next.
     &[Allocate(64 * KIB), Allocate(256), Free(0), Allocate(40 * KIB), Allocate(20 * KIB)],
     // Whether freed neighbours become one.
@@ -53,12 +54,14 @@ const TRACES: [&[Step]; 5] = [
     ],
 ];
 
-/// Resources that begin with 64 MiB if they can be told to, so that they differ by where they put blocks and not by when they grow.
-const OF_64_MIB: [&str; 4] = [
+/// Resources that begin with 64 MiB if they can be told to, so that they differ by where they put blocks and not by when they grow; and
+/// blocks of one size that hold all sizes here.
+const OF_64_MIB: [&str; 5] = [
     "bestfit:initial_bytes=64MiB",
     "arena:arena_bytes=64MiB",
     "bfc:first_region_bytes=64MiB",
     "buddy:region_bytes=64MiB",
+    "fixed:block_bytes=2MiB,blocks_per_chunk=32",
 ];
 
 fn stack_of(name: &'static str) -> &'static str {
