@@ -8,19 +8,32 @@ pub(super) type NodeId = u32;
 
 const NONE: NodeId = u32::MAX;
 
-/// What a set is ordered by: a number above another, which decides between equals.
-pub(super) type Key = u128;
+/// What a set can be ordered by: a number, or two (see [`key`]).
+pub(super) trait Key: Copy + Ord {
+    const LEAST: Self;
+    const GREATEST: Self;
+}
 
-/// The key of two numbers.
+impl Key for u64 {
+    const LEAST: u64 = u64::MIN;
+    const GREATEST: u64 = u64::MAX;
+}
+
+impl Key for u128 {
+    const LEAST: u128 = u128::MIN;
+    const GREATEST: u128 = u128::MAX;
+}
+
+/// The key of two numbers, of which the second decides between equals.
 #[inline]
-pub(super) const fn key(first: u64, second: u64) -> Key {
+pub(super) const fn key(first: u64, second: u64) -> u128 {
     (first as u128) << 64 | second as u128
 }
 
 /// `left.key < key < right.key`, `priority ≥` that of both, `greatest = max(weight, left.greatest, right.greatest)`.
 #[derive(Clone, Copy, Debug)]
-struct Node {
-    key: Key,
+struct Node<K> {
+    key: K,
     weight: u64,
     greatest: u64,
     left: NodeId,
@@ -45,21 +58,21 @@ impl Root {
 ///
 /// Where weights are not wanted, nothing is spent on them.
 #[derive(Debug)]
-pub(super) struct Treap<const WEIGHED: bool> {
-    nodes: Vec<Node>,
+pub(super) struct Treap<K, const WEIGHED: bool> {
+    nodes: Vec<Node<K>>,
     /// The way down to where something has changed; kept for its memory.
     way: Vec<NodeId>,
 }
 
-impl<const WEIGHED: bool> Default for Treap<WEIGHED> {
+impl<K, const WEIGHED: bool> Default for Treap<K, WEIGHED> {
     fn default() -> Self {
         Treap { nodes: Vec::new(), way: Vec::new() }
     }
 }
 
-impl<const WEIGHED: bool> Treap<WEIGHED> {
+impl<K: Key, const WEIGHED: bool> Treap<K, WEIGHED> {
     /// Adds a node that is in no set.
-    pub(super) fn insert(&mut self, root: &mut Root, id: NodeId, key: Key, weight: u64) {
+    pub(super) fn insert(&mut self, root: &mut Root, id: NodeId, key: K, weight: u64) {
         // As good as random: nobody chooses keys to match it, and runs repeat.
         let mixed = id.wrapping_mul(0x9E37_79B9);
         let priority = (mixed ^ (mixed >> 15)).wrapping_mul(0x85EB_CA6B);
@@ -94,7 +107,7 @@ impl<const WEIGHED: bool> Treap<WEIGHED> {
 
     /// Puts a subtree at the end of the way that was gone with this key.
     #[inline]
-    fn hang(&mut self, root: &mut Root, id: NodeId, key: Key) {
+    fn hang(&mut self, root: &mut Root, id: NodeId, key: K) {
         match self.way.last() {
             None => root.0 = id,
             Some(&parent) => {
@@ -105,7 +118,7 @@ impl<const WEIGHED: bool> Treap<WEIGHED> {
     }
 
     /// Those below a key, and the others.
-    fn split(&mut self, at: NodeId, key: Key) -> (NodeId, NodeId) {
+    fn split(&mut self, at: NodeId, key: K) -> (NodeId, NodeId) {
         if at == NONE {
             return (NONE, NONE);
         }
@@ -138,7 +151,7 @@ impl<const WEIGHED: bool> Treap<WEIGHED> {
 
     /// Gives a node of a set another key, wherever that belongs.
     #[inline]
-    pub(super) fn rekey(&mut self, root: &mut Root, id: NodeId, key: Key) {
+    pub(super) fn rekey(&mut self, root: &mut Root, id: NodeId, key: K) {
         let node = &mut self.nodes[id as usize];
         if root.0 == id && (node.left, node.right) == (NONE, NONE) {
             node.key = key;
@@ -151,7 +164,7 @@ impl<const WEIGHED: bool> Treap<WEIGHED> {
 
     /// Remembers the way to a node, without it.
     #[inline]
-    fn go_to(&mut self, root: Root, id: NodeId, key: Key) {
+    fn go_to(&mut self, root: Root, id: NodeId, key: K) {
         self.way.clear();
         let mut at = root.0;
         while at != id {
@@ -219,7 +232,7 @@ impl<const WEIGHED: bool> Treap<WEIGHED> {
 
     /// The last node whose key is less than this, and the first whose is not.
     #[inline]
-    pub(super) fn around(&self, root: Root, key: Key) -> (Option<NodeId>, Option<NodeId>) {
+    pub(super) fn around(&self, root: Root, key: K) -> (Option<NodeId>, Option<NodeId>) {
         let (mut at, mut below, mut above) = (root.0, None, None);
         while at != NONE {
             let node = &self.nodes[at as usize];
@@ -236,17 +249,23 @@ impl<const WEIGHED: bool> Treap<WEIGHED> {
 
     /// The first node whose key is no less than this.
     #[inline]
-    pub(super) fn first_from(&self, root: Root, key: Key) -> Option<NodeId> {
+    pub(super) fn first_from(&self, root: Root, key: K) -> Option<NodeId> {
         self.around(root, key).1
+    }
+
+    /// The first node.
+    #[inline]
+    pub(super) fn first(&self, root: Root) -> Option<NodeId> {
+        self.first_from(root, K::LEAST)
     }
 
     /// The last node.
     pub(super) fn last(&self, root: Root) -> Option<NodeId> {
-        self.around(root, Key::MAX).0
+        self.around(root, K::GREATEST).0
     }
 }
 
-impl Treap<true> {
+impl<K: Key> Treap<K, true> {
     /// The first node that weighs at least so much, which is more than 0.
     #[inline]
     pub(super) fn first_weighing(&self, root: Root, weight: u64) -> Option<NodeId> {
@@ -274,18 +293,19 @@ impl Treap<true> {
 
     /// The key and the weight of a node.
     #[inline]
-    pub(super) fn get(&self, id: NodeId) -> (Key, u64) {
+    pub(super) fn get(&self, id: NodeId) -> (K, u64) {
         let Node { key, weight, .. } = self.nodes[id as usize];
         (key, weight)
     }
 
     /// Gives a node of a set another key and weight. It must stay between its neighbours.
     #[inline]
-    pub(super) fn change(&mut self, root: Root, id: NodeId, key: Key, weight: u64) {
-        self.go_to(root, id, self.nodes[id as usize].key);
+    pub(super) fn change(&mut self, root: Root, id: NodeId, key: K, weight: u64) {
         let node = &mut self.nodes[id as usize];
         (node.key, node.weight) = (key, weight);
+        // Often something below it weighs more: then nobody above has to know.
         if self.weigh(id) {
+            self.go_to(root, id, key);
             self.weigh_upwards();
         }
     }
@@ -301,10 +321,10 @@ mod tests {
     #[test]
     fn it_is_an_ordered_set() {
         let mut rng = fastrand::Rng::with_seed(1);
-        let (mut treap, mut root) = (Treap::<true>::default(), Root::EMPTY);
-        let mut model: BTreeMap<Key, NodeId> = BTreeMap::new();
+        let (mut treap, mut root) = (Treap::<u128, true>::default(), Root::EMPTY);
+        let mut model: BTreeMap<u128, NodeId> = BTreeMap::new();
         let mut ids: Vec<NodeId> = (0..200).collect();
-        let weight = |key: &Key| (key >> 64) as u64;
+        let weight = |key: &u128| (key >> 64) as u64;
         for _ in 0..5_000 {
             if rng.bool() && !ids.is_empty() {
                 let id = ids.swap_remove(rng.usize(..ids.len()));
@@ -332,9 +352,9 @@ mod tests {
 
     #[test]
     fn a_changed_node_weighs_what_it_was_given() {
-        let (mut treap, mut root) = (Treap::<true>::default(), Root::EMPTY);
+        let (mut treap, mut root) = (Treap::<u64, true>::default(), Root::EMPTY);
         for id in 0..100 {
-            treap.insert(&mut root, id, Key::from(id) * 10, 1);
+            treap.insert(&mut root, id, u64::from(id) * 10, 1);
         }
         treap.change(root, 37, 375, 5);
         assert_eq!(treap.first_weighing(root, 2), Some(37));

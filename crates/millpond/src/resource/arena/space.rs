@@ -4,7 +4,7 @@
 
 use super::super::live_blocks::LiveBlocks;
 use super::super::recent::Recent;
-use super::super::treap::{Key, NodeId, Root, Treap};
+use super::super::treap::{NodeId, Root, Treap};
 use crate::driver::DevicePtr;
 
 /// The least a superblock has; larger blocks come from the global arena.
@@ -28,7 +28,7 @@ pub(super) struct Superblock {
 pub(super) struct Space {
     free: Root,
     /// The nodes of free ranges: keys are addresses, weights are sizes.
-    trees: Treap<true>,
+    trees: Treap<u64, true>,
     /// The superblock that each free range is in.
     bounds: Vec<Bounds>,
     unused_nodes: Vec<NodeId>,
@@ -92,7 +92,7 @@ impl Space {
         let within = self.bounds[node as usize];
         if all > bytes {
             // It stays where it is in the order: nothing lies between its old start and its new one.
-            self.trees.change(self.free, node, Key::from(start + bytes), all - bytes);
+            self.trees.change(self.free, node, start + bytes, all - bytes);
         } else {
             self.remove_free(node);
         }
@@ -124,7 +124,7 @@ impl Space {
 
     /// Adds a free range of a superblock, one with its neighbours there; returns how large it is then.
     fn add_merged(&mut self, within: Bounds, start: u64, bytes: u64) -> u64 {
-        let (below, above) = self.trees.around(self.free, Key::from(start));
+        let (below, above) = self.trees.around(self.free, start);
         let below = below.map(|node| (node, self.range(node)));
         let above = above.map(|node| (node, self.range(node)));
         let below = below.filter(|(_, (at, size))| *at >= within.start && at + size == start);
@@ -141,15 +141,14 @@ impl Space {
                 return bytes;
             }
         };
-        self.trees.change(self.free, node, Key::from(from), size);
+        self.trees.change(self.free, node, from, size);
         size
     }
 
     /// Start and size of a free range.
     #[inline]
     fn range(&self, node: NodeId) -> (u64, u64) {
-        let (key, bytes) = self.trees.get(node);
-        (key as u64, bytes)
+        self.trees.get(node)
     }
 
     /// The first superblock that holds a free range of `bytes`, cut down to that if it is empty and large enough. That range's node.
@@ -160,7 +159,7 @@ impl Space {
         let head = bytes.max(SUPERBLOCK_BYTES);
         if free_bytes == end - start && free_bytes >= head + SUPERBLOCK_BYTES {
             let middle = start + head;
-            self.trees.change(self.free, node, Key::from(start), head);
+            self.trees.change(self.free, node, start, head);
             self.bounds[node as usize] = Bounds { start, end: middle };
             self.add_free(Bounds { start: middle, end }, middle, end - middle);
         }
@@ -183,7 +182,7 @@ impl Space {
     pub(super) fn remove(&mut self, bounds: Bounds) -> Superblock {
         self.end_recent();
         let mut free = Vec::new();
-        while let Some(node) = self.trees.first_from(self.free, Key::from(bounds.start)) {
+        while let Some(node) = self.trees.first_from(self.free, bounds.start) {
             let (at, size) = self.range(node);
             if at >= bounds.end {
                 break;
@@ -220,9 +219,9 @@ impl Space {
     /// For the global arena: makes an empty superblock one with its neighbours if they are empty, too.
     pub(super) fn coalesce(&mut self, bounds: Bounds) {
         let Bounds { mut start, mut end } = bounds;
-        let (below, node) = self.trees.around(self.free, Key::from(start));
+        let (below, node) = self.trees.around(self.free, start);
         let mut node = node.expect("what is empty is free");
-        let above = self.trees.first_from(self.free, Key::from(end));
+        let above = self.trees.first_from(self.free, end);
         if let Some(above) = above.filter(|above| self.is_empty(*above))
             && self.bounds[above as usize].start == end
         {
@@ -237,7 +236,7 @@ impl Space {
             node = below;
         }
         if (Bounds { start, end }) != bounds {
-            self.trees.change(self.free, node, Key::from(start), end - start);
+            self.trees.change(self.free, node, start, end - start);
             self.bounds[node as usize] = Bounds { start, end };
         }
     }
@@ -264,7 +263,7 @@ impl Space {
                 self.bounds.len() as NodeId - 1
             }
         };
-        self.trees.insert(&mut self.free, node, Key::from(start), bytes);
+        self.trees.insert(&mut self.free, node, start, bytes);
     }
 
     fn remove_free(&mut self, node: NodeId) {

@@ -34,7 +34,7 @@ pub(super) struct Chunks {
     /// Bit `b` is set iff bin `b` is not empty.
     filled: u32,
     /// The nodes of all bins, by chunk.
-    trees: Treap<false>,
+    trees: Treap<u128, false>,
 }
 
 impl Default for Chunks {
