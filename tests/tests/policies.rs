@@ -220,9 +220,15 @@ fn streams_that_are_gone_leave_nothing_behind() {
 /// is looked at all the time, must give the same addresses.
 #[test]
 fn a_block_in_hand_changes_no_address() {
-    for stack in
-        ["bestfit", "bestfit:initial_bytes=4MiB", "bfc", "arena:arena_bytes=64MiB", "torch"]
-    {
+    const STACKS: [&str; 6] = [
+        "bestfit",
+        "bestfit:initial_bytes=4MiB",
+        "bfc",
+        "arena:arena_bytes=64MiB",
+        "buddy:region_bytes=3000000",
+        "torch",
+    ];
+    for stack in STACKS {
         for seed in 0..60 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let (gpus, mut blocks, mut first) = ([gpu(), gpu()], Vec::new(), None);

@@ -11,6 +11,7 @@ use self::orders::{Order, Orders, Region};
 use super::frees::Frees;
 use super::live_blocks::LiveBlocks;
 use super::ordered::{Ordered, StreamSlot};
+use super::recent::Recent;
 use super::upstream::{Upstream, aligned};
 use super::{AllocError, Direct, FreeError, MakeError, Resource, Usage};
 use crate::driver::{DevicePtr, Driver, Stream};
@@ -49,6 +50,15 @@ pub struct Buddy {
     state: Mutex<State>,
 }
 
+/// A block, as it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    start: u64,
+    order: Order,
+    region: Region,
+    slot: StreamSlot,
+}
+
 /// `Σ regions = region_bytes`, each tiled by free and live blocks.
 #[derive(Debug)]
 struct State {
@@ -57,6 +67,7 @@ struct State {
     ordered: Ordered,
     regions: BTreeMap<DevicePtr, Region>,
     region_bytes: usize,
+    recent: Recent<Taken>,
 }
 
 impl Buddy {
@@ -86,6 +97,7 @@ impl Buddy {
             ordered: Ordered::new(&upstream.driver),
             regions: BTreeMap::new(),
             region_bytes: 0,
+            recent: Recent::default(),
         };
         Ok(Buddy { upstream, config, state: Mutex::new(state) })
     }
@@ -130,6 +142,15 @@ fn smaller_region(needed: usize, refused: usize) -> Option<usize> {
 }
 
 impl State {
+    #[inline]
+    fn end_recent(&mut self) {
+        if let Some(Taken { start, order, region, slot }) = self.recent.end() {
+            // The stream has freed nothing since, so its newest free is this one.
+            let point = self.ordered.newest(slot);
+            self.orders.free(start, order, region, Frees::from(point));
+        }
+    }
+
     fn unused_regions(&self) -> Vec<(DevicePtr, Region)> {
         let regions = self.regions.iter().map(|(ptr, region)| (*ptr, *region));
         regions.filter(|(_, region)| self.orders.is_unused(*region)).collect()
@@ -149,6 +170,12 @@ impl Resource for Buddy {
         let driver = &self.upstream.driver;
         let state = &mut *self.state.lock();
         let slot = state.ordered.slot(stream, driver)?;
+        if let Some(taken) = state.recent.again(|taken| (taken.order, taken.slot) == (order, slot))
+        {
+            state.live.insert(DevicePtr(taken.start), bytes, (order, taken.region));
+            return Ok(DevicePtr(taken.start));
+        }
+        state.end_recent();
         if state.orders.find(order).is_none() {
             self.grow(state, bytes, order, slot, stream)?;
         }
@@ -156,6 +183,7 @@ impl Resource for Buddy {
         state.orders.frees(found).order(&mut state.ordered, slot, stream, driver)?;
         let (start, region) = state.orders.take(found, order);
         state.live.insert(DevicePtr(start), bytes, (order, region));
+        state.recent = Recent::Allocated(Taken { start, order, region, slot });
         Ok(DevicePtr(start))
     }
 
@@ -166,19 +194,27 @@ impl Resource for Buddy {
         let state = &mut *self.state.lock();
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
         let (order, region) = state.live.take(ptr, bytes)?;
+        let is_newest = state.recent.keeps(|taken| (taken.start, taken.slot) == (ptr.0, slot));
+        if !is_newest {
+            state.end_recent();
+        }
         let point = state.ordered.point(slot, stream, &self.upstream.driver);
-        state.orders.free(ptr.0, order, region, Frees::from(point));
+        if !is_newest {
+            state.orders.free(ptr.0, order, region, Frees::from(point));
+        }
         Ok(())
     }
 
     fn usage(&self) -> Usage {
-        let state = self.state.lock();
+        let state = &mut *self.state.lock();
+        state.end_recent();
         self.upstream.usage(state.live.usage(), state.orders.largest_free())
     }
 
     /// Waits for the streams that have freed something, then gives back regions in which nothing is live.
     fn trim(&self) -> usize {
         let state = &mut *self.state.lock();
+        state.end_recent();
         let before = self.upstream.reserved_bytes();
         if state.ordered.wait_for_all(&self.upstream.driver).is_ok() {
             for (ptr, region) in state.unused_regions() {
