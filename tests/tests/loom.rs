@@ -132,7 +132,7 @@ fn without_the_light_barrier_they_do_not() {
     broken::owner_and_reclaimer();
 }
 
-const OWNER: Tag = Tag(1);
+const OWNER: Tag = Tag::at(0).unwrap();
 
 fn live(bytes: usize) -> Word {
     Word::live(bytes, OWNER)

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millpond::Resource;
+use millpond::driver::Driver;
 use millpond::pool::PoolConfig;
 
 use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
@@ -32,7 +33,7 @@ fn unused_memory_goes_back_by_itself() {
         }
         write(&gpu, held, 3 * MIB, stream);
     }
-    millpond::Driver::synchronize_device(&*gpu).unwrap();
+    gpu.synchronize_device().unwrap();
     let before = unwatched.usage().reserved_bytes;
     eventually("what was cached and freed has gone back", || {
         watched.usage().reserved_bytes <= 4 * MIB
@@ -84,6 +85,22 @@ fn the_background_disturbs_nobody() {
     eventually("everything has gone back", || pool.usage().reserved_bytes == 0);
 }
 
+/// What was freed on a stream that is gone has no event: the background waits for it, so that nobody else need.
+#[test]
+fn the_background_waits_for_streams_that_are_gone() {
+    let gpu = gpu(0);
+    let pool = pool(&gpu, PoolConfig { defrag_interval_ms: 5, ..PoolConfig::default() });
+    let (staying, passing) = (stream(&gpu), stream(&gpu));
+    let known = pool.allocate(MIB, staying).unwrap();
+    let block = pool.allocate(MIB, passing).unwrap();
+    write(&gpu, block, MIB, passing);
+    pool.deallocate(block, MIB, passing).unwrap();
+    gpu.destroy_stream(passing).unwrap();
+    pool.deallocate(known, MIB, staying).unwrap();
+    eventually("everything has gone back", || pool.usage().reserved_bytes == 0);
+    assert_no_findings(&gpu);
+}
+
 /// By hand it is the same, and waits for nothing.
 #[test]
 fn defragmenting_by_hand_gives_back_what_is_unused() {
@@ -96,7 +113,7 @@ fn defragmenting_by_hand_gives_back_what_is_unused() {
         pool.deallocate(*block, MIB, stream).unwrap();
     }
     assert_eq!(pool.defragment(), 0, "work still uses it, and nobody waits for that");
-    millpond::Driver::synchronize_device(&*gpu).unwrap();
+    gpu.synchronize_device().unwrap();
     assert!(pool.defragment() >= 60 * MIB);
     assert!(pool.usage().reserved_bytes <= 4 * MIB);
     pool.deallocate(blocks[0], MIB, stream).unwrap();
@@ -114,6 +131,6 @@ fn pools_come_and_go() {
         let block = pool.allocate(5 * MIB, stream).unwrap();
         pool.deallocate(block, 5 * MIB, stream).unwrap();
         drop(pool);
-        assert_eq!(millpond::Driver::held(&*gpu).device_bytes(), 0, "gone when it is dropped");
+        assert_eq!(gpu.held().device_bytes(), 0, "gone when it is dropped");
     }
 }

@@ -1,6 +1,6 @@
 //! Blocks that more than one stream uses, and streams whose handles come again.
 
-use millpond::driver::Driver;
+use millpond::driver::{Call, Driver};
 use millpond::pool::PoolConfig;
 use millpond::{FreeError, Resource};
 
@@ -54,4 +54,62 @@ fn bad_addresses_cannot_be_told_of() {
     let nowhere = millpond::driver::DevicePtr(12345);
     assert_eq!(pool.record_stream(nowhere, other), Err(FreeError::Foreign { ptr: nowhere }));
     assert!(pool.record_stream(millpond::driver::DevicePtr::NULL, other).is_ok());
+}
+
+/// Nobody but who asks for it waits for the work of a stream that is gone, and nobody gets its memory before it is done.
+#[test]
+fn memory_of_a_stream_that_is_gone_waits_for_its_work() {
+    for seed in 0..40 {
+        let gpu = gpu(seed);
+        let pool = pool(&gpu, PoolConfig { slack: [0.0, 0.2][seed as usize % 2], ..alone() });
+        let staying = stream(&gpu);
+        let known = pool.allocate(3 * MIB, staying).unwrap();
+        for round in 0..10 {
+            let bytes = [700, 40_000, 3 * MIB][round % 3];
+            let passing = stream(&gpu);
+            let blocks: Vec<_> = (0..5).map(|_| pool.allocate(bytes, passing).unwrap()).collect();
+            for block in blocks {
+                write(&gpu, block, bytes, passing);
+                pool.deallocate(block, bytes, passing).unwrap();
+            }
+            gpu.destroy_stream(passing).unwrap();
+            let waits = gpu.calls(Call::SynchronizeDevice);
+            pool.defragment();
+            assert_eq!(gpu.calls(Call::SynchronizeDevice), waits, "seed {seed}");
+            for _ in 0..3 {
+                let taken = pool.allocate(bytes, staying).unwrap();
+                write(&gpu, taken, bytes, staying);
+                pool.deallocate(taken, bytes, staying).unwrap();
+            }
+            pool.assert_valid();
+        }
+        pool.deallocate(known, 3 * MIB, staying).unwrap();
+        pool.trim();
+        assert_eq!(pool.usage().reserved_bytes, 0, "seed {seed}");
+        assert_no_findings(&gpu);
+    }
+}
+
+/// A program that makes a stream for every request does not make the pool remember more and more.
+#[test]
+fn streams_that_are_gone_are_forgotten() {
+    let gpu = gpu(3);
+    let pool = pool(&gpu, alone());
+    let remembered = || format!("{pool:?}").matches("has_unrecorded").count();
+    let mut most = 0;
+    for _ in 0..30 {
+        for round in 0..20 {
+            let bytes = [700, 40_000, 3 * MIB][round % 3];
+            let passing = stream(&gpu);
+            let block = pool.allocate(bytes, passing).unwrap();
+            write(&gpu, block, bytes, passing);
+            pool.deallocate(block, bytes, passing).unwrap();
+            gpu.destroy_stream(passing).unwrap();
+        }
+        most = most.max(remembered());
+        pool.trim();
+    }
+    assert!((1..=20).contains(&most), "{most} streams are remembered of 20 at a time");
+    assert_eq!(remembered(), 0);
+    assert_no_findings(&gpu);
 }

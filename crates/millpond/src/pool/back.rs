@@ -27,7 +27,7 @@ use super::fork::Process;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
 use super::pages::Pages;
-use super::points::{Order, Points, StreamSlot, Streams};
+use super::points::{Order, Points, Settle, StreamSlot, Streams, is_out_of_reach};
 use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverErrorKind, DriverResult, PhysicalHandle,
     PhysicalProperties, RelaxedCalls, Stream,
@@ -99,7 +99,7 @@ pub(super) struct State {
     /// Physical pages that are mapped nowhere.
     loose: Vec<PhysicalHandle>,
     leaving: Vec<Leaving>,
-    /// Ranges of a capture that another stream has freed: they wait for the capture's end.
+    /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
     withheld: Vec<NodeId>,
     used_bytes: u64,
     /// What users held of that when somebody last looked: before new memory is thought of.
@@ -264,7 +264,12 @@ impl Back {
         reach: Reach,
     ) -> DriverResult<Option<Placed>> {
         let mut state = self.state.lock();
-        let node = avoiding_captures(|| state.take_in_place(wanted, reach, &self.driver))?;
+        if wanted.taker.slot == StreamSlot::NOBODY {
+            // Only what has passed will do, as far as it can be found out.
+            let _ = state.streams.record_all(&self.driver);
+            let _ = state.streams.poll(&self.driver);
+        }
+        let node = avoiding_out_of_reach(|| state.take_in_place(wanted, reach, &self.driver))?;
         Ok(node.map(|node| state.placed(node)))
     }
 
@@ -353,21 +358,57 @@ impl Back {
         loop {
             let mut state = self.state.lock();
             state.streams.poll(&self.driver)?;
-            let mut event = None;
+            let mut event = Ok(None);
             for points in which(&state) {
-                event = state.streams.event_before(&points, &self.driver)?;
-                if event.is_some() {
+                event = state.streams.event_before(&points, &self.driver);
+                if !matches!(event, Ok(None)) {
                     break;
                 }
             }
             drop(state);
-            let Some(event) = event else { return Ok(()) };
+            let event = match event {
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => event,
+                Err(error) if is_out_of_reach(&error) && self.settle(Settle::Gone)? => continue,
+                Err(error) => return Err(error),
+            };
             match self.driver.synchronize_event(event) {
                 // Somebody else has seen it pass, and it stands for nothing any more.
                 Err(error) if error.kind == DriverErrorKind::InvalidHandle => {}
                 answer => answer?,
             }
         }
+    }
+
+    /// Waits for the whole device, without the lock, if there are points that this makes pass; says whether there were. What was
+    /// withheld on their account is free then.
+    pub(super) fn settle(&self, which: Settle) -> DriverResult<bool> {
+        let settling = self.state.lock().streams.begin_settling(which);
+        if settling.is_empty() {
+            return Ok(false);
+        }
+        let _relaxed = RelaxedCalls::enter(&self.driver);
+        let answer = self.driver.synchronize_device();
+        let mut state = self.state.lock();
+        state.streams.settle(settling, answer.is_ok());
+        state.give_back_withheld(&self.driver);
+        answer.map(|()| true)
+    }
+
+    /// Finds out which streams are gone, and waits for their work. What cannot be waited for now is left for another time.
+    pub(super) fn settle_gone_streams(&self) {
+        let _ = self.state.lock().streams.record_all(&self.driver);
+        let _ = self.settle(Settle::Gone);
+    }
+
+    /// Forgets streams that are gone.
+    pub(super) fn forget_gone_streams(&self) {
+        self.state.lock().streams.forget_gone(&self.driver);
+    }
+
+    /// A thread ends that has used a stream.
+    pub(super) fn thread_ends(&self, stream: StreamSlot) {
+        self.state.lock().streams.thread_ends(stream, &self.driver);
     }
 
     /// Makes a stream wait for points, where it does not come after them anyway.
@@ -441,15 +482,15 @@ impl Back {
     }
 }
 
-/// Tries again when a stream turns out to be captured: it is known now, and memory that would have to wait for it is
+/// Tries again when a stream turns out to be captured, or gone: it is known now, and memory that would have to wait for it is
 /// left alone.
-pub(super) fn avoiding_captures<T>(
+pub(super) fn avoiding_out_of_reach<T>(
     mut attempt: impl FnMut() -> DriverResult<T>,
 ) -> DriverResult<T> {
     const MOST_ATTEMPTS: usize = 16;
     for _ in 1..MOST_ATTEMPTS {
         match attempt() {
-            Err(error) if error.kind == DriverErrorKind::CaptureUnsupported => {}
+            Err(error) if is_out_of_reach(&error) => {}
             answer => return answer,
         }
     }
@@ -468,7 +509,6 @@ impl Drop for Back {
             // Work may still use the memory; a driver that is gone has no work either.
             let _ = self.driver.synchronize_device();
         }
-        state.streams.all_passed();
         for start in state.chunks.starts() {
             let _ = self.driver.free(DevicePtr(self.base.0 + start));
         }

@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::size_class::{Class, LARGEST_BYTES};
+use super::bins::STEP_BYTES;
+use super::size_class::{CLASSES, Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
 use crate::nearest::nearest;
 use crate::resource::ALIGNMENT;
@@ -230,6 +231,8 @@ impl FromStr for PoolConfig {
     }
 }
 
+const NO_CLASS: u8 = CLASSES as u8;
+
 /// The settings as the pool uses them: those that hot paths read are apart.
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -239,6 +242,8 @@ pub(super) struct Settings {
     global_bytes: AtomicU64,
     batch: AtomicUsize,
     alignment: AtomicUsize,
+    /// By size in units of the least alignment: the class that serves it, aligned enough, or [`NO_CLASS`].
+    classes: [AtomicU8; LARGEST_BYTES / ALIGNMENT],
     direct_above: AtomicUsize,
     counts: AtomicBool,
     all: Mutex<PoolConfig>,
@@ -253,6 +258,7 @@ impl Settings {
             global_bytes: AtomicU64::default(),
             batch: AtomicUsize::default(),
             alignment: AtomicUsize::default(),
+            classes: [const { AtomicU8::new(NO_CLASS) }; _],
             direct_above: AtomicUsize::default(),
             counts: AtomicBool::default(),
             all: Mutex::default(),
@@ -270,6 +276,11 @@ impl Settings {
         self.global_bytes.store(config.global_cache_max_bytes as u64, Ordering::Relaxed);
         self.batch.store(config.batch_alloc_count, Ordering::Relaxed);
         self.alignment.store(config.alignment, Ordering::Relaxed);
+        for (units, class) in (1..).zip(&self.classes) {
+            let aligned = (units * ALIGNMENT).next_multiple_of(config.alignment);
+            let serving = if aligned <= LARGEST_BYTES { Class::of(aligned).0 } else { NO_CLASS };
+            class.store(serving, Ordering::Relaxed);
+        }
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
         self.counts.store(config.enable_stats, Ordering::Relaxed);
@@ -301,18 +312,11 @@ impl Settings {
         self.batch.load(Ordering::Relaxed)
     }
 
-    /// The class that serves a request of at most [`LARGEST_BYTES`], if one is aligned enough.
+    /// The class that serves a request of 1 to [`LARGEST_BYTES`] bytes, if one is aligned enough.
     #[inline]
     pub(super) fn class_of(&self, bytes: usize) -> Option<Class> {
-        let mask = self.alignment() - 1;
-        let aligned = (bytes + mask) & !mask;
-        (aligned <= LARGEST_BYTES).then(|| Class::of(aligned))
-    }
-
-    /// A size as a multiple of the alignment.
-    #[inline]
-    pub(super) fn aligned(&self, bytes: usize) -> Option<usize> {
-        aligned_to(bytes, self.alignment())
+        let class = self.classes.get(bytes.wrapping_sub(1) / ALIGNMENT)?.load(Ordering::Relaxed);
+        (class < NO_CLASS).then_some(Class(class))
     }
 
     #[inline]
@@ -328,6 +332,12 @@ impl Settings {
     pub(super) fn direct_above(&self) -> usize {
         self.direct_above.load(Ordering::Relaxed)
     }
+}
+
+/// What sizes and addresses of blocks of their own are multiples of.
+#[inline]
+pub(super) fn own_step(alignment: usize) -> usize {
+    alignment.max(STEP_BYTES as usize)
 }
 
 /// A size as a multiple of a power of two. By a mask: a division would cost more than all the rest of a cache hit.

@@ -4,10 +4,11 @@
 //! freed while the pool lives: a thread that frees a stale address reads an old header, and sees that it is old.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::bins::Bin;
 use super::heap::NodeId;
-use super::size_class::Class;
+use super::size_class::{Class, Divisor};
 pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 
 /// The number of a header.
@@ -22,9 +23,12 @@ pub(super) struct Header {
     words: Box<[BlockWord]>,
     /// Where it begins in the span.
     start: AtomicU64,
+    divisor: Divisor,
     pub(super) id: HeaderId,
-    /// The class of a slab's blocks; none for a block of its own.
-    pub(super) class: Option<Class>,
+    /// Of a slab's blocks; a block of its own has none.
+    class: Class,
+    /// The bin of the size of a block of its own: finding it takes longer than all else that a cache does.
+    bin: AtomicU16,
     own_word: BlockWord,
     node: AtomicU32,
     /// What was asked for, for a block of its own.
@@ -39,8 +43,10 @@ impl Header {
         Header {
             words: (0..blocks).map(|_| BlockWord::new(Word::FREE)).collect(),
             start: AtomicU64::new(0),
+            divisor: class.map_or(Divisor::ONE_BLOCK, Divisor::of),
             id,
-            class,
+            class: class.unwrap_or(Class(0)),
+            bin: AtomicU16::new(0),
             own_word: BlockWord::new(Word::FREE),
             node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
@@ -54,6 +60,7 @@ impl Header {
     pub(super) fn place(&self, start: u64, bytes: u64, node: NodeId) {
         self.start.store(start, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
+        self.bin.store(Bin::of(bytes).index() as u16, Ordering::Relaxed);
         self.node.store(node.0, Ordering::Relaxed);
     }
 
@@ -65,6 +72,12 @@ impl Header {
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The number of the bin of its size.
+    #[inline]
+    pub(super) fn bin(&self) -> usize {
+        usize::from(self.bin.load(Ordering::Relaxed))
     }
 
     pub(super) fn node(&self) -> NodeId {
@@ -81,13 +94,25 @@ impl Header {
         self.requested.store(bytes as u64, Ordering::Relaxed);
     }
 
+    /// The class of a slab's blocks; none for a block of its own.
+    #[inline]
+    pub(super) fn class(&self) -> Option<Class> {
+        (!self.words.is_empty()).then_some(self.class)
+    }
+
     pub(super) fn block_bytes(&self) -> u64 {
-        self.class.map_or_else(|| self.bytes(), Class::block_bytes)
+        self.class().map_or_else(|| self.bytes(), Class::block_bytes)
     }
 
     #[inline]
     pub(super) fn word(&self, index: usize) -> &BlockWord {
         self.words.get(index).unwrap_or(&self.own_word)
+    }
+
+    /// The word of a block of its own.
+    #[inline]
+    pub(super) fn own_word(&self) -> &BlockWord {
+        &self.own_word
     }
 
     pub(super) fn blocks(&self) -> usize {
@@ -97,29 +122,26 @@ impl Header {
     /// The block that begins at an offset of the span, if one does.
     #[inline]
     pub(super) fn block(&self, offset: u64) -> Option<Block<'_>> {
-        match self.class {
-            Some(class) => self.block_of_slab(offset, class),
-            None => (offset == self.start()).then_some(Block {
-                header: self,
-                offset,
-                index: 0,
-                word: &self.own_word,
-            }),
+        match self.class() {
+            Some(_) => self.small_block(offset).map(|(block, _)| block),
+            None => self.own_block(offset),
         }
+    }
+
+    /// As [`block`](Self::block), where a block of its own is asked for.
+    #[inline]
+    pub(super) fn own_block(&self, offset: u64) -> Option<Block<'_>> {
+        let begins = self.words.is_empty() && offset == self.start();
+        begins.then_some(Block { header: self, offset, index: 0, word: &self.own_word })
     }
 
     /// As [`block`](Self::block), where a slab's is asked for.
     #[inline]
     pub(super) fn small_block(&self, offset: u64) -> Option<(Block<'_>, Class)> {
-        let class = self.class?;
-        Some((self.block_of_slab(offset, class)?, class))
-    }
-
-    #[inline]
-    fn block_of_slab(&self, offset: u64, class: Class) -> Option<Block<'_>> {
         let inside = offset.wrapping_sub(self.start());
-        let index = class.index_of(inside)?;
-        Some(Block { header: self, offset, index, word: self.words.get(index)? })
+        let index = self.divisor.index_of(inside)?;
+        // A block of its own has no words, and so no block of a slab.
+        Some((Block { header: self, offset, index, word: self.words.get(index)? }, self.class))
     }
 }
 
@@ -136,7 +158,7 @@ impl Block<'_> {
     /// What was asked for.
     #[inline]
     pub(super) fn requested(&self, now: Word) -> usize {
-        match self.header.class {
+        match self.header.class() {
             Some(_) => now.requested(),
             None => self.header.requested(),
         }

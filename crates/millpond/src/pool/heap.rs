@@ -3,7 +3,7 @@
 //! The heap is arithmetic on offsets; it knows no memory and no driver. Every byte of the span belongs to
 //! exactly one node, nodes are linked in address order, and free nodes are binned by size.
 
-use super::bins::{Bin, Bins, STEP_BYTES};
+use super::bins::{Bin, Bins};
 use super::points::Points;
 use crate::chunks::Chunks;
 
@@ -411,14 +411,10 @@ pub(super) fn position(node: &Node, bytes: u64, align: u64) -> Option<u64> {
     (start >= node.start && start + bytes <= node.end()).then_some(start)
 }
 
-/// A size in whole steps.
-pub(super) fn in_steps(bytes: usize) -> Option<u64> {
-    (bytes as u64).checked_next_multiple_of(STEP_BYTES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::bins::STEP_BYTES;
 
     const SPAN: u64 = 1 << 40;
 

@@ -70,7 +70,9 @@ pub(super) struct Inner {
     number: AtomicU64,
     /// Live bytes and blocks beyond what the counters say: of a time when nobody counted.
     uncounted: Mutex<(i64, i64)>,
-    epoch: Option<Arc<AtomicU64>>,
+    /// While this stays, stream handles keep their meaning. Only if the driver can tell do threads remember anything by it.
+    epoch: Arc<AtomicU64>,
+    remembers: bool,
     pub(super) back: Back,
     page_map: PageMap,
     middle: Mutex<Middle>,
@@ -142,8 +144,7 @@ impl HoldsCaches for Inner {
 
     fn holds(&self, cache: &Arc<ThreadCache>, counters: Option<&Arc<Counters>>) -> bool {
         let caches = self.caches.lock();
-        let index = usize::from(cache.tag.0).wrapping_sub(1);
-        caches.by_tag.get(index).is_some_and(|known| Arc::ptr_eq(known, cache))
+        caches.by_tag.get(cache.tag.place()).is_some_and(|known| Arc::ptr_eq(known, cache))
             && counters.is_none_or(|counters| {
                 caches.counters.iter().any(|known| Arc::ptr_eq(known, counters))
             })
@@ -168,13 +169,15 @@ impl Inner {
         };
         let direct = Direct::new(Arc::clone(driver.driver()));
         let back = Back::new(driver, back_options)?;
+        let epoch = back.driver().stream_epoch();
         let id = new_number();
         let for_others = Arc::new(Counters::default());
         Ok(Inner {
             id,
             number: AtomicU64::new(id),
             uncounted: Mutex::default(),
-            epoch: back.driver().stream_epoch(),
+            remembers: epoch.is_some(),
+            epoch: epoch.unwrap_or_default(),
             page_map: PageMap::new(back.span_bytes()),
             middle: Mutex::default(),
             caches: Mutex::new(Caches {
@@ -243,12 +246,11 @@ impl Inner {
         self.all_regions().iter().for_each(|region| region.set_config(config));
     }
 
-    /// While this stays, stream handles keep their meaning. `None`: the driver cannot tell.
     #[inline]
-    fn epoch(&self) -> Option<u64> {
+    fn epoch(&self) -> u64 {
         // Relaxed: whoever uses a recycled handle has learnt of it from the thread that destroyed the old stream,
         // and has synchronised with it.
-        self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
+        self.epoch.load(Ordering::Relaxed)
     }
 }
 

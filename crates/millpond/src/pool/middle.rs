@@ -279,6 +279,12 @@ impl Middle {
         }
     }
 
+    /// Forgets streams for which there is nothing: they come and go.
+    pub(super) fn forget_idle_streams(&mut self) {
+        self.global.retain(|_, lists| lists.bytes > 0);
+        self.partial.retain(|_, lists| lists.iter().any(|list| !list.is_empty()));
+    }
+
     /// Takes everything out of the global cache.
     pub(super) fn drain_global(&mut self) -> Vec<(StreamSlot, Entry)> {
         let global = std::mem::take(&mut self.global);

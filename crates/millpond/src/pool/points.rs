@@ -86,6 +86,35 @@ impl Points {
     }
 }
 
+/// Which points the device is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settle {
+    /// Those that can be waited for in no other way.
+    Gone,
+    All,
+}
+
+/// Points that pass when the device has been waited for: the last of each stream. Nothing, if there are none.
+#[derive(Debug)]
+#[must_use = "points that are not settled stay as if they had passed into other hands"]
+pub(super) struct Settling(Vec<Point>);
+
+impl Settling {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether an error says that a stream's points cannot be waited for with an event. It is known of the stream then, and memory that
+/// would have to wait for it [cannot serve](Streams::can_serve) others.
+pub(super) fn is_out_of_reach(error: &DriverError) -> bool {
+    match error.kind {
+        DriverErrorKind::CaptureUnsupported => true,
+        DriverErrorKind::InvalidHandle => error.call == Call::RecordEvent,
+        _ => false,
+    }
+}
+
 /// Whether nothing may be recorded on a stream because of a capture.
 fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
     match driver.capture_state(stream) {
@@ -98,9 +127,10 @@ fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
 
 #[derive(Debug)]
 struct StreamState {
-    id: StreamId,
+    /// None of a stream that had been forgotten when something more of it turned up.
+    id: Option<StreamId>,
     handle: Stream,
-    /// The number that frees get now. Everything below `recorded_below` has an event.
+    /// The number that frees get now.
     number: u64,
     recorded: VecDeque<(u64, Event)>,
     /// Every point with a lower number has passed.
@@ -111,12 +141,64 @@ struct StreamState {
     checked_in: Option<u64>,
     /// It was being captured when last asked: its points have no events until that is over.
     is_captured: bool,
+    /// Its handle means nothing any more, or another stream, or cannot be used in this thread: its points have no events until the
+    /// host has waited for the whole device.
+    is_gone: bool,
+    /// How many are waiting for the device on its account.
+    settling: u32,
+}
+
+impl StreamState {
+    fn new(id: Option<StreamId>, handle: Stream, first_number: u64) -> StreamState {
+        StreamState {
+            id,
+            handle,
+            number: first_number,
+            recorded: VecDeque::new(),
+            passed_below: first_number,
+            has_unrecorded: false,
+            checked_in: None,
+            is_captured: false,
+            is_gone: id.is_none(),
+            settling: 0,
+        }
+    }
+
+    fn has_passed(&self, number: u64) -> bool {
+        number < self.passed_below
+    }
+
+    /// Whether there is an event that comes after a point.
+    fn has_event_after(&self, number: u64) -> bool {
+        self.recorded.back().is_some_and(|(last, _)| *last >= number)
+    }
+
+    fn find_out_if_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {
+        if self.id.is_none() {
+            return Ok(true);
+        }
+        match driver.stream_id(self.handle) {
+            Err(error) if error.kind == DriverErrorKind::InvalidHandle => Ok(true),
+            answer => Ok(Some(answer?) != self.id),
+        }
+    }
+
+    /// Whether the per-thread stream of some thread: its handle is another stream's in every other thread.
+    fn is_of_thread(&self) -> bool {
+        self.handle == Stream::PER_THREAD
+    }
 }
 
 /// The streams that a pool has seen. `passed_below ≤ front of recorded ≤ … ≤ number`.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    slots: Vec<StreamState>,
+    /// `None`: the stream is gone, and all its points have passed.
+    slots: Vec<Option<Box<StreamState>>>,
+    gone: BTreeSet<StreamSlot>,
+    /// When it was last looked which streams are gone.
+    looked_in: Option<u64>,
+    /// More than any point of a stream that was forgotten.
+    first_number: u64,
     /// Streams that have events, and streams that have points without one: few, however many streams there were.
     with_events: BTreeSet<StreamSlot>,
     unrecorded: BTreeSet<StreamSlot>,
@@ -155,36 +237,39 @@ impl Streams {
 
     /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
     pub(super) fn slot(&mut self, id: StreamId, handle: Stream) -> StreamSlot {
-        if let Some(slot) = self.by_id.get(&id) {
-            return *slot;
+        if let Some(&slot) = self.by_id.get(&id) {
+            if self.gone.remove(&slot) {
+                self.state(slot).is_gone = false;
+            }
+            return slot;
         }
         let slot = StreamSlot(self.slots.len() as u32);
-        self.slots.push(StreamState {
-            id,
-            handle,
-            number: 1,
-            recorded: VecDeque::new(),
-            passed_below: 0,
-            has_unrecorded: false,
-            checked_in: None,
-            is_captured: false,
-        });
+        self.slots.push(Some(Box::new(StreamState::new(Some(id), handle, self.first_number))));
         self.by_id.insert(id, slot);
         slot
     }
 
+    fn known(&self, slot: StreamSlot) -> Option<&StreamState> {
+        self.slots[slot.0 as usize].as_deref()
+    }
+
     fn state(&mut self, slot: StreamSlot) -> &mut StreamState {
-        &mut self.slots[slot.0 as usize]
+        let first_number = self.first_number;
+        self.slots[slot.0 as usize].get_or_insert_with(|| {
+            self.gone.insert(slot);
+            Box::new(StreamState::new(None, Stream::LEGACY, first_number))
+        })
     }
 
     /// The point of a free that happens now on a stream.
     pub(super) fn point(&mut self, slot: StreamSlot) -> Point {
-        let state = &mut self.slots[slot.0 as usize];
-        if !state.has_unrecorded {
+        let state = self.state(slot);
+        let (number, is_first) = (state.number, !state.has_unrecorded);
+        if is_first {
             state.has_unrecorded = true;
             self.unrecorded.insert(slot);
         }
-        Point { stream: slot, number: state.number }
+        Point { stream: slot, number }
     }
 
     /// Whether frees need events: not while there is only one stream, which orders itself.
@@ -194,15 +279,23 @@ impl Streams {
 
     /// Whether a stream can be made to wait for these points, as far as is known.
     pub(super) fn can_wait_for(&self, points: &Points) -> bool {
-        let can = |point: Point| {
-            let state = &self.slots[point.stream.0 as usize];
-            self.has_passed(point) || !state.is_captured || point.number < state.number
+        let can = |Point { stream, number }| {
+            self.known(stream).is_none_or(|state| {
+                let is_reachable = !state.is_captured && !state.is_gone;
+                is_reachable || state.has_passed(number) || state.has_event_after(number)
+            })
         };
         self.order == Order::Events && points.iter().all(can)
     }
 
+    /// Whether a stream may use memory with these points, as far as is known: it comes after them, or can be made to. Nobody's
+    /// stream cannot.
+    pub(super) fn can_serve(&self, points: &Points, taker: StreamSlot) -> bool {
+        self.are_ordered(points, taker) || taker != StreamSlot::NOBODY && self.can_wait_for(points)
+    }
+
     fn has_passed(&self, point: Point) -> bool {
-        point.number < self.slots[point.stream.0 as usize].passed_below
+        self.known(point.stream).is_none_or(|state| state.has_passed(point.number))
     }
 
     /// Whether work of `taker` comes after all points by itself, as far as is known.
@@ -218,23 +311,19 @@ impl Streams {
     /// Records an event for everything freed on a stream so far.
     ///
     /// # Errors
-    /// Also if the stream is being captured: an event would become part of the capture.
+    /// Also if the stream [is out of reach](is_out_of_reach): it is being captured, and an event would become part of the capture; or
+    /// it is gone, and its work can only be waited for with everything else ([`begin_settling`](Self::begin_settling)).
     pub(super) fn record(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
         if self.order == Order::SameStream || !self.state(slot).has_unrecorded {
             return Ok(());
         }
-        let (id, handle) = (self.state(slot).id, self.state(slot).handle);
+        let epoch = self.epoch();
+        let state = self.state(slot);
+        let handle = state.handle;
         // The per-thread stream is another one in each thread, and this may not be the thread it was named in.
-        let now = self.epoch().filter(|_| handle != Stream::PER_THREAD);
-        if now.is_none() || self.state(slot).checked_in != now {
-            // A handle that now means another stream cannot be recorded on. The work of the old one can
-            // only be waited for with everything else.
-            if driver.stream_id(handle).ok() != Some(id) {
-                let _relaxed = RelaxedCalls::enter(driver);
-                driver.synchronize_device()?;
-                self.all_passed();
-                return Ok(());
-            }
+        let now = epoch.filter(|_| !state.is_of_thread());
+        if now.is_none() || state.checked_in != now || state.is_gone {
+            self.check_is_there(slot, driver)?;
             self.check_capture(slot, driver)?;
         }
         if self.state(slot).recorded.len() >= MOST_RECORDED {
@@ -271,6 +360,21 @@ impl Streams {
         self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
     }
 
+    fn check_is_there(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
+        let state = self.state(slot);
+        state.is_gone = state.find_out_if_gone(driver)?;
+        if !state.is_gone {
+            self.gone.remove(&slot);
+            return Ok(());
+        }
+        self.gone.insert(slot);
+        Err(DriverError::with_detail(
+            Call::RecordEvent,
+            DriverErrorKind::InvalidHandle,
+            "the stream is gone",
+        ))
+    }
+
     fn check_capture(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
         let is_captured = is_captured(self.state(slot).handle, driver)?;
         self.state(slot).is_captured = is_captured;
@@ -289,29 +393,101 @@ impl Streams {
         self.state(slot).is_captured = is_captured;
     }
 
-    /// Everything freed so far has passed: the host has waited for the device.
-    pub(super) fn all_passed(&mut self) {
-        self.with_events.clear();
-        self.unrecorded.clear();
-        for state in &mut self.slots {
-            self.spare_events.extend(state.recorded.drain(..).map(|(_, event)| event));
-            state.number += 1;
-            state.passed_below = state.number;
+    // Settling: waiting for the whole device, where there is no event to wait for.
+
+    /// The points so far of streams that are gone, or of all, to be passed once the device has been waited for. The caller then waits,
+    /// without the lock, and says how that went.
+    pub(super) fn begin_settling(&mut self, which: Settle) -> Settling {
+        let slots: BTreeSet<StreamSlot> = match which {
+            Settle::Gone => self.unrecorded.intersection(&self.gone).copied().collect(),
+            Settle::All => self.unrecorded.union(&self.with_events).copied().collect(),
+        };
+        let mut begin = |slot: StreamSlot| {
+            self.unrecorded.remove(&slot);
+            let state = self.state(slot);
             state.has_unrecorded = false;
+            state.settling += 1;
+            let last = Point { stream: slot, number: state.number };
+            state.number += 1;
+            last
+        };
+        Settling(slots.into_iter().map(&mut begin).collect())
+    }
+
+    /// The host has waited for the device, or has tried to.
+    pub(super) fn settle(&mut self, Settling(points): Settling, has_waited: bool) {
+        for Point { stream, number } in points {
+            let state = self.slots[stream.0 as usize].as_mut().expect("kept while it settles");
+            state.settling -= 1;
+            if !has_waited {
+                state.has_unrecorded = true;
+                self.unrecorded.insert(stream);
+                continue;
+            }
+            let recorded = state.recorded.partition_point(|(at, _)| *at <= number);
+            self.spare_events.extend(state.recorded.drain(..recorded).map(|(_, event)| event));
+            state.passed_below = state.passed_below.max(number + 1);
+            if state.recorded.is_empty() {
+                self.with_events.remove(&stream);
+            }
         }
+    }
+
+    /// Forgets streams that are gone and whose points have all passed.
+    pub(super) fn forget_gone(&mut self, driver: &dyn Driver) {
+        let now = self.epoch();
+        if now.is_none() || self.looked_in != now {
+            self.looked_in = now;
+            for (slot, state) in (0..).map(StreamSlot).zip(&mut self.slots) {
+                let Some(state) = state.as_mut().filter(|state| !state.is_of_thread()) else {
+                    continue;
+                };
+                // Whatever cannot be found out now is found out later.
+                if state.find_out_if_gone(driver) == Ok(true) {
+                    state.is_gone = true;
+                    self.gone.insert(slot);
+                }
+            }
+        }
+        for slot in self.gone.clone() {
+            let place = &mut self.slots[slot.0 as usize];
+            let is_done = |state: &mut Box<StreamState>| {
+                !state.has_unrecorded && state.recorded.is_empty() && state.settling == 0
+            };
+            if let Some(state) = place.take_if(is_done) {
+                self.first_number = self.first_number.max(state.number + 1);
+                self.gone.remove(&slot);
+                if let Some(id) = state.id {
+                    self.by_id.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// A thread ends that has used a stream: if it is its own, nobody else can record on it.
+    pub(super) fn thread_ends(&mut self, slot: StreamSlot, driver: &dyn Driver) {
+        if !self.known(slot).is_some_and(StreamState::is_of_thread) {
+            return;
+        }
+        // What has no event now waits for the device.
+        let _ = self.record(slot, driver);
+        self.state(slot).is_gone = true;
+        self.gone.insert(slot);
     }
 
     /// The event that stands for a point that has not passed.
     fn event_of(&mut self, point: Point, driver: &dyn Driver) -> DriverResult<Option<Event>> {
-        if self.state(point.stream).number == point.number {
+        if !self.state(point.stream).has_event_after(point.number) {
+            // Also if it is being settled: that may take long.
+            self.point(point.stream);
             self.record(point.stream, driver)?;
         }
         let recorded = &self.state(point.stream).recorded;
         Ok(recorded.iter().find(|(number, _)| *number >= point.number).map(|(_, event)| *event))
     }
 
-    /// Makes a stream wait for all points that it is not ordered after; says for how many. For nobody's stream the host
-    /// waits.
+    /// Makes a stream wait for all points that it is not ordered after; says for how many. What is for nobody's stream
+    /// [can serve](Self::can_serve) it: there is nothing to wait for.
     pub(super) fn order(
         &mut self,
         points: &Points,
@@ -320,7 +496,7 @@ impl Streams {
         driver: &dyn Driver,
     ) -> DriverResult<usize> {
         if taker == StreamSlot::NOBODY {
-            self.wait(points, driver)?;
+            debug_assert!(self.have_passed(points));
             return Ok(0);
         }
         let mut waits = 0;
@@ -334,23 +510,6 @@ impl Streams {
             }
         }
         Ok(waits)
-    }
-
-    /// Waits on the host until all points have passed.
-    pub(super) fn wait(&mut self, points: &Points, driver: &dyn Driver) -> DriverResult<()> {
-        if self.have_passed(points) {
-            return Ok(());
-        }
-        let _relaxed = RelaxedCalls::enter(driver);
-        for point in points.iter() {
-            if !self.has_passed(point)
-                && let Some(event) = self.event_of(point, driver)?
-            {
-                driver.synchronize_event(event)?;
-                self.passed_up_to(point.stream, event);
-            }
-        }
-        Ok(())
     }
 
     /// An event to wait for, if these points have not passed.
@@ -370,7 +529,7 @@ impl Streams {
     }
 
     fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
-        let state = &mut self.slots[slot.0 as usize];
+        let Some(state) = &mut self.slots[slot.0 as usize] else { return };
         while let Some((number, passed)) = state.recorded.pop_front() {
             state.passed_below = number + 1;
             self.spare_events.push(passed);
@@ -419,14 +578,19 @@ impl Streams {
     pub(super) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
         let mut all = Ok(());
         for slot in self.unrecorded.iter().copied().collect::<Vec<_>>() {
-            all = all.and(self.record(slot, driver));
+            // Nobody has to be asked once more about a stream that is gone, but about another thread's: it may be this one's.
+            let state = self.state(slot);
+            if !state.is_gone || state.is_of_thread() {
+                all = all.and(self.record(slot, driver));
+            }
         }
         all
     }
 
     /// Gives all events back. Nothing may be freed or taken any more.
     pub(super) fn close(&mut self, driver: &dyn Driver) {
-        let recorded = self.slots.iter_mut().flat_map(|state| state.recorded.drain(..));
+        let known = self.slots.iter_mut().flatten();
+        let recorded = known.flat_map(|state| state.recorded.drain(..));
         let events: Vec<Event> =
             recorded.map(|(_, event)| event).chain(self.spare_events.drain(..)).collect();
         for event in events {

@@ -40,24 +40,32 @@ const BLOCK_BYTES: [u32; CLASSES] = {
 /// For offsets up to 256 KiB (1,024 units) and blocks up to 128 units the product's error stays below one block.
 const RECIPROCAL_BITS: u32 = 20;
 
-#[derive(Clone, Copy)]
-struct Divisor {
+/// Finds the number of a block from where it begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Divisor {
     bytes: u32,
     reciprocal: u32,
 }
 
-/// By class, and up to a power of two, so that no bound need be checked.
-const DIVISORS: [Divisor; CLASSES.next_power_of_two()] = {
-    let mut divisors = [Divisor { bytes: 0, reciprocal: 0 }; CLASSES.next_power_of_two()];
-    let mut class = 0;
-    while class < CLASSES {
-        let bytes = BLOCK_BYTES[class];
-        let reciprocal = (1 << RECIPROCAL_BITS) / (bytes / ALIGNMENT as u32) + 1;
-        divisors[class] = Divisor { bytes, reciprocal };
-        class += 1;
+impl Divisor {
+    /// Everything is the beginning of block 0, or of none.
+    pub(super) const ONE_BLOCK: Divisor = Divisor { bytes: 0, reciprocal: 0 };
+
+    pub(super) fn of(class: Class) -> Divisor {
+        let bytes = BLOCK_BYTES[class.index()];
+        Divisor { bytes, reciprocal: (1 << RECIPROCAL_BITS) / (bytes / ALIGNMENT as u32) + 1 }
     }
-    divisors
-};
+
+    /// The number of the block that begins at an offset of a slab, if one does. For any other number, none, or one that is more
+    /// than a slab has.
+    #[inline]
+    pub(super) fn index_of(self, offset: u64) -> Option<usize> {
+        let units = offset / ALIGNMENT as u64;
+        let index = units.wrapping_mul(u64::from(self.reciprocal)) >> RECIPROCAL_BITS;
+        // An offset from below the slab is nearly 2⁶⁴, and the product less than 2⁶⁰.
+        (index * u64::from(self.bytes) == offset).then_some(index as usize)
+    }
+}
 
 /// The class of every multiple of the alignment.
 const CLASS_OF: [u8; LARGEST_BYTES / ALIGNMENT + 1] = {
@@ -92,17 +100,6 @@ impl Class {
         u64::from(BLOCK_BYTES[self.index()])
     }
 
-    /// The number of the block that begins at an offset of a slab, if one does. For any other number, none, or one that is more
-    /// than a slab has.
-    #[inline]
-    pub(super) fn index_of(self, offset: u64) -> Option<usize> {
-        let Divisor { bytes, reciprocal } = DIVISORS[self.index() % DIVISORS.len()];
-        let units = offset / ALIGNMENT as u64;
-        let index = units.wrapping_mul(u64::from(reciprocal)) >> RECIPROCAL_BITS;
-        // An offset from below the slab is nearly 2⁶⁴, and the product less than 2⁶⁰.
-        (index * u64::from(bytes) == offset).then_some(index as usize)
-    }
-
     /// The size of its slabs: eight blocks at least, from 64 to 256 KiB, in whole stretches of the page map.
     pub(super) fn slab_bytes(self) -> u64 {
         (self.block_bytes() * 8)
@@ -135,8 +132,13 @@ mod tests {
             for offset in (0..class.slab_bytes()).step_by(64) {
                 let exact = offset.is_multiple_of(class.block_bytes());
                 let index = (offset / class.block_bytes()) as usize;
-                assert_eq!(class.index_of(offset), exact.then_some(index), "{class:?} at {offset}");
-                assert_eq!(class.index_of(offset.wrapping_sub(1 << 50)), None);
+                let divisor = Divisor::of(class);
+                assert_eq!(
+                    divisor.index_of(offset),
+                    exact.then_some(index),
+                    "{class:?} at {offset}"
+                );
+                assert_eq!(divisor.index_of(offset.wrapping_sub(1 << 50)), None);
             }
         }
     }

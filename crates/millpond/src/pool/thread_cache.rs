@@ -59,19 +59,6 @@ impl Stack {
         Some(cached)
     }
 
-    /// The last block is being freed by another thread too: makes the next one live that is not.
-    #[cold]
-    fn pop_after_race(&mut self, tag: Tag, live: Word) -> Option<u64> {
-        loop {
-            let cached = self.pop()?;
-            // SAFETY: as in `take_small`.
-            let word = unsafe { &*cached.word };
-            if word.take_as_owner(tag, live) {
-                return Some(cached.offset);
-            }
-        }
-    }
-
     /// Whether there was a slot, and something for it.
     #[inline]
     fn push(&mut self, cached: impl FnOnce() -> Option<Cached>) -> bool {
@@ -180,38 +167,34 @@ impl ThreadCache {
         unsafe { self.stacks.as_owner(run) }
     }
 
-    /// Takes a block of a class and makes it live. Only the owner's thread may call this.
+    /// Takes a block of a class and makes it live. One that another thread is freeing, too, at this moment is left to come back by
+    /// the inbox, and none is taken. Only the owner's thread may call this.
     #[inline]
     pub(super) fn take_small(&self, class: Class, bytes: usize) -> Option<u64> {
         let (tag, live) = (self.tag, Word::live(bytes, self.tag));
         self.with(|stacks| {
-            let stack = &mut stacks.classes[class.index()];
-            let cached = stack.pop()?;
+            let cached = stacks.classes[class.index()].pop()?;
             // SAFETY: a slot that is used has a block's word, which is in a header and lives as long as the pool; see
             // `Stacks`.
             let word = unsafe { &*cached.word };
-            if word.take_as_owner(tag, live) {
-                return Some(cached.offset);
-            }
-            stack.pop_after_race(tag, live)
+            word.take_as_owner(tag, live).then_some(cached.offset)
         })?
     }
 
-    /// Takes a block of at least `block_bytes`, and little more, and makes it live. Only the owner's thread may call this.
+    /// As [`take_small`](Self::take_small), for a block of its own of at least `block_bytes`, and little more. Only the owner's thread may call this.
     #[inline]
     pub(super) fn take_large(&self, block_bytes: u64, requested: usize) -> Option<u64> {
         let (tag, live) = (self.tag, Word::live(Word::OWN_BLOCK, self.tag));
         self.with(|stacks| {
-            loop {
-                let CachedLarge { bytes, offset, header } = stacks.pop_large(block_bytes)?;
-                stacks.large_bytes -= bytes;
-                // SAFETY: headers live as long as the pool; see `Stacks`.
-                let header = unsafe { &*header };
-                if header.word(0).take_as_owner(tag, live) {
-                    header.set_requested(requested);
-                    return Some(offset);
-                }
+            let CachedLarge { bytes, offset, header } = stacks.pop_large(block_bytes)?;
+            stacks.large_bytes -= bytes;
+            // SAFETY: headers live as long as the pool; see `Stacks`.
+            let header = unsafe { &*header };
+            if !header.own_word().take_as_owner(tag, live) {
+                return None;
             }
+            header.set_requested(requested);
+            Some(offset)
         })?
     }
 
@@ -245,8 +228,9 @@ impl ThreadCache {
         if bytes > LARGEST_CACHED_BYTES {
             return false;
         }
+        let bin = block.header.bin().wrapping_sub(FIRST_BIN);
         let put = self.with(|stacks| {
-            let list = &mut stacks.large[Bin::of(bytes).index() - FIRST_BIN];
+            let Some(list) = stacks.large.get_mut(bin) else { return false };
             let kept = stacks.granted_bytes + stacks.large_bytes;
             // A quarter is left to blocks of slabs: they are many, and small.
             if list.len() >= most.blocks
@@ -373,13 +357,20 @@ impl Stacks {
     /// A block of at least `block_bytes` from its bin, an exact one if there is, or else from the next bin.
     #[inline]
     fn pop_large(&mut self, block_bytes: u64) -> Option<CachedLarge> {
-        let bin = Bin::of(block_bytes).index() - FIRST_BIN;
-        let list = &mut self.large[bin];
+        let bin = Bin::of(block_bytes).index().wrapping_sub(FIRST_BIN);
+        let list = self.large.get_mut(bin)?;
         if let Some(last) = list.last()
             && last.bytes == block_bytes
         {
             return list.pop();
         }
+        self.pop_fitting(bin, block_bytes)
+    }
+
+    /// A block of a bin or the next that is large enough.
+    #[inline(never)]
+    fn pop_fitting(&mut self, bin: usize, block_bytes: u64) -> Option<CachedLarge> {
+        let list = self.large.get_mut(bin)?;
         let first = list.len().saturating_sub(LOOKED_AT);
         let fitting = (first..list.len()).filter(|index| list[*index].bytes >= block_bytes);
         if let Some(best) = fitting.min_by_key(|index| list[*index].bytes) {

@@ -14,17 +14,26 @@ use super::sync::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u32);
 
-/// Which cache owns a block. 0 is none.
+/// Which cache owns a block, as a word has it: the lowest two bits are the kind's, and 0 here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tag(pub(super) u16);
+pub(super) struct Tag(u16);
 
 impl Tag {
     pub(super) const NONE: Tag = Tag(0);
     /// No cache's: more is known of the block than its word says, and it is noted elsewhere.
-    pub(super) const NOTED: Tag = Tag(Tag::BITS);
-    pub(super) const MOST: u16 = Tag::BITS - 1;
-    /// Tags have 14 bits.
-    const BITS: u16 = (1 << 14) - 1;
+    pub(super) const NOTED: Tag = Tag(Tag::MASK);
+    const MASK: u16 = !3;
+
+    /// The tag of the cache at a place in the list of caches, if there are so many.
+    pub(super) const fn at(place: usize) -> Option<Tag> {
+        const PLACES: usize = (Tag::NOTED.0 as usize >> 2) - 1;
+        if place < PLACES { Some(Tag((place as u16 + 1) << 2)) } else { None }
+    }
+
+    /// The place in the list of caches of one that is there.
+    pub(super) fn place(self) -> usize {
+        usize::from(self.0 >> 2).wrapping_sub(1)
+    }
 }
 
 /// What a block is at the moment.
@@ -48,7 +57,7 @@ impl Word {
     /// A user's block of 1 to 65,536 bytes.
     #[inline]
     pub(super) fn live(bytes: usize, owner: Tag) -> Word {
-        Word(((bytes - 1) as u32) << 16 | u32::from(owner.0) << 2 | Kind::Live as u32)
+        Word(((bytes - 1) as u32) << 16 | u32::from(owner.0) | Kind::Live as u32)
     }
 
     /// The same block in another state.
@@ -59,7 +68,7 @@ impl Word {
 
     /// The same block of another owner.
     pub(super) fn owned_by(self, owner: Tag) -> Word {
-        Word(self.0 & !(u32::from(Tag::BITS) << 2) | u32::from(owner.0) << 2)
+        Word(self.0 & !u32::from(Tag::MASK) | u32::from(owner.0))
     }
 
     #[inline]
@@ -74,13 +83,13 @@ impl Word {
 
     #[inline]
     pub(super) fn owner(self) -> Tag {
-        Tag((self.0 >> 2) as u16 & Tag::BITS)
+        Tag(self.0 as u16 & Tag::MASK)
     }
 
     /// Whether the block is this cache's, in this state, whatever its size.
     #[inline]
     fn is(self, kind: Kind, owner: Tag) -> bool {
-        self.0 & 0xffff == u32::from(owner.0) << 2 | kind as u32
+        self.0 as u16 == owner.0 | kind as u16
     }
 
     /// The size asked for, of a block of a slab.

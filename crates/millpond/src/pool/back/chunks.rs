@@ -139,7 +139,7 @@ impl Back {
         // There is nothing new; what has to be waited for will do.
         let mut state = self.state.lock();
         let found =
-            super::avoiding_captures(|| state.take_in_place(wanted, Reach::Any, &self.driver))?;
+            super::avoiding_out_of_reach(|| state.take_in_place(wanted, Reach::Any, &self.driver))?;
         found.ok_or_else(|| failed.unwrap_or_else(|| self.out_of_addresses(wanted.bytes)))
     }
 

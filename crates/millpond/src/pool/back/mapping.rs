@@ -1,8 +1,6 @@
 //! Memory under addresses: mapped where it is wanted, moved from where it is not, given back when nobody needs it.
 
-use std::collections::HashSet;
-
-use super::{Back, Leaving, Reach, State, Wanted, avoiding_captures};
+use super::{Back, Leaving, Reach, State, Wanted, avoiding_out_of_reach};
 use crate::driver::{
     Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle,
     RelaxedCalls,
@@ -65,7 +63,7 @@ impl Back {
         ];
         let mut answer = Err(self.out_of_addresses(wanted.bytes));
         for (prefer, reach) in attempts {
-            answer = avoiding_captures(|| self.try_mapping(wanted, prefer, reach));
+            answer = avoiding_out_of_reach(|| self.try_mapping(wanted, prefer, reach));
             if !answer.as_ref().is_err_and(DriverError::is_out_of_memory) {
                 break;
             }
@@ -87,7 +85,7 @@ impl Back {
         let start = state.heap.node(node).start;
         state.pages.add_user(start, bytes);
         let missing = state.pages.missing(start, bytes);
-        let mut plan = state.plan(missing.len(), self.page_bytes, prefer);
+        let mut plan = state.plan(missing.len(), self.page_bytes, prefer, wanted.taker.slot);
         drop(state);
         match self.carry_out(&missing, &mut plan) {
             Ok(handles) => self.commit(node, missing, handles, plan, wanted),
@@ -228,6 +226,7 @@ impl Back {
     /// some of it.
     pub(in crate::pool) fn trim(&self) -> u64 {
         let _relaxed = RelaxedCalls::enter(&self.driver);
+        self.settle_gone_streams();
         let _mapping = self.mapping.lock();
         if self.is_captures() {
             return 0;
@@ -291,13 +290,8 @@ impl Back {
 
     /// Lets go of loose pages, at most so many; returns their bytes.
     fn release_loose(&self, most: usize) -> u64 {
-        let mut state = self.state.lock();
-        let moved: HashSet<PhysicalHandle> =
-            state.leaving.iter().flat_map(|left| &left.moved).copied().collect();
-        let (mut kept, mut loose): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut state.loose).into_iter().partition(|page| moved.contains(page));
-        kept.extend(loose.drain(most.min(loose.len())..));
-        drop(state);
+        let loose = self.state.lock().take_loose(most);
+        let mut kept = Vec::new();
         let mut released = 0;
         for handle in loose {
             match self.driver.release(handle) {
@@ -331,8 +325,7 @@ impl Back {
         // What cannot be unmapped stays here.
         let _ = self.unmap_left(Wait::No);
         let mut state = self.state.lock();
-        let staying = state.loose.len().saturating_sub(most);
-        let lent = state.loose.split_off(staying);
+        let lent = state.take_loose(most);
         state.reserved_bytes -= lent.len() as u64 * self.page_bytes;
         lent
     }

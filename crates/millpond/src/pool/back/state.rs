@@ -1,5 +1,7 @@
 //! What of the back is under its lock: where ranges are taken, where their memory is to come from, what is given back.
 
+use std::collections::HashSet;
+
 use super::mapping::{Plan, Prefer, Source};
 use super::{Leaving, Placed, Reach, State, Taker, Wanted};
 use crate::driver::{Driver, DriverResult, PhysicalHandle};
@@ -26,9 +28,7 @@ impl State {
             Reach::WithinSlack => !self.may_grow_by(bytes),
             Reach::Any | Reach::Every => true,
         };
-        let usable = |node: &Node| {
-            (ordered(node) || self.streams.can_wait_for(&node.points)) && mapped(node)
-        };
+        let usable = |node: &Node| self.streams.can_serve(&node.points, taker.slot) && mapped(node);
         let found = match found {
             Some(found) => Some(found),
             None if reach == Reach::Every => {
@@ -62,7 +62,7 @@ impl State {
     pub(super) fn find_anywhere(&self, wanted: Wanted, reach: Reach) -> Option<NodeId> {
         let Wanted { bytes, align, taker, .. } = wanted;
         let ordered = |node: &Node| self.streams.are_ordered(&node.points, taker.slot);
-        let usable = |node: &Node| ordered(node) || self.streams.can_wait_for(&node.points);
+        let usable = |node: &Node| self.streams.can_serve(&node.points, taker.slot);
         if reach == Reach::Every {
             let missing = |node: &Node| {
                 let start = position(node, bytes, align)?;
@@ -95,7 +95,13 @@ impl State {
     }
 
     /// Where `count` pages come from: loose ones, new ones within the slack, spare ones, new ones.
-    pub(super) fn plan(&mut self, count: usize, page_bytes: u64, prefer: Prefer) -> Plan {
+    pub(super) fn plan(
+        &mut self,
+        count: usize,
+        page_bytes: u64,
+        prefer: Prefer,
+        taker: StreamSlot,
+    ) -> Plan {
         let mut sources = Vec::with_capacity(count);
         while sources.len() < count
             && let Some(handle) = self.loose.pop()
@@ -108,7 +114,7 @@ impl State {
         if rest > 0 && !grows {
             let now = self.pages.now();
             let usable = |state: &State, points: &Points| match state.streams.order_by() {
-                Order::Events => state.streams.can_wait_for(points),
+                Order::Events => state.streams.can_serve(points, taker),
                 // All of it was freed by the one stream it is for.
                 Order::SameStream => true,
             };
@@ -149,6 +155,21 @@ impl State {
             count += pages;
             taken.push((Leaving { node, start, bytes, points, moved: Vec::new() }, handles));
         }
+        taken
+    }
+
+    /// Takes up to `most` pages that are mapped nowhere, not even where they have moved from.
+    pub(super) fn take_loose(&mut self, most: usize) -> Vec<PhysicalHandle> {
+        let moved: HashSet<PhysicalHandle> =
+            self.leaving.iter().flat_map(|left| &left.moved).copied().collect();
+        let mut taken = Vec::new();
+        self.loose.retain(|page| {
+            let stays = moved.contains(page) || taken.len() == most;
+            if !stays {
+                taken.push(*page);
+            }
+            stays
+        });
         taken
     }
 
@@ -232,7 +253,7 @@ impl State {
         self.heap.node_mut(merged).points.forget_passed(&self.streams);
     }
 
-    /// Gives back what had to wait for a capture, if that is over.
+    /// Gives back what had to wait for a capture, if that is over, or for the device.
     pub(super) fn give_back_withheld(&mut self, driver: &dyn Driver) {
         if self.withheld.is_empty() || self.streams.order_by() == Order::SameStream {
             return;

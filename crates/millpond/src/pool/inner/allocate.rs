@@ -8,12 +8,14 @@ use super::{BelongsTo, Inner, Keep};
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
-use crate::pool::back::{Placed, Taker, Wanted, avoiding_captures};
+use crate::pool::back::{Placed, Taker, Wanted, avoiding_out_of_reach};
+use crate::pool::config::{aligned_to, own_step};
 use crate::pool::counters::{Counters, Counting};
 use crate::pool::headers::{BlockWord, Tag, Word};
-use crate::pool::heap::{Use, in_steps};
+use crate::pool::heap::Use;
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
+use crate::pool::points::StreamSlot;
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
 use crate::pool::{attached, scope};
@@ -34,19 +36,35 @@ impl Inner {
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
         // Nothing, too, is not less than one byte.
-        if bytes.wrapping_sub(1) < LARGEST_BYTES
-            && let Some(ptr) = self.allocate_small_cached(bytes, stream)
-        {
-            return Ok(ptr);
+        let cached = if bytes.wrapping_sub(1) < LARGEST_BYTES {
+            self.allocate_small_cached(bytes, stream)
+        } else {
+            self.allocate_large_cached(bytes, stream)
+        };
+        match cached {
+            Some(ptr) => Ok(ptr),
+            None => self.allocate_slow(bytes, stream),
         }
-        self.allocate_slow(bytes, stream)
     }
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
     fn allocate_small_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
-        with_last(self, stream, self.epoch()?, |cache, counters| {
+        with_last(self, stream, self.epoch(), |cache, counters| {
             let offset = cache.take_small(self.settings.class_of(bytes)?, bytes)?;
+            counters.allocated(bytes);
+            Some(self.back.address_of(offset))
+        })
+    }
+
+    /// As [`allocate_small_cached`](Self::allocate_small_cached), for a block of its own.
+    #[inline(never)]
+    fn allocate_large_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+        if bytes > LARGEST_CACHED_BYTES as usize {
+            return None;
+        }
+        with_last(self, stream, self.epoch(), |cache, counters| {
+            let offset = self.take_large(cache, bytes)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         })
@@ -64,7 +82,7 @@ impl Inner {
         self.allocate_attaching(bytes, stream, Patience::None)
     }
 
-    /// A block of its own, or one of a slab that the cache does not have.
+    /// The cache that this thread used last has no such block, or is another stream's.
     #[inline(never)]
     pub(super) fn allocate_slow(
         self: &Arc<Inner>,
@@ -74,48 +92,39 @@ impl Inner {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        let answer = self.epoch().and_then(|epoch| {
-            with_last(&**self, stream, epoch, |cache, counters| {
-                if let Some(offset) = self.take_large(cache, bytes) {
-                    counters.allocated(bytes);
-                    return Some(Ok(self.back.address_of(offset)));
-                }
-                let taker = Taker { slot: cache.stream(), handle: stream };
-                let attached = Some((cache, counters));
-                Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
-            })
+        let answer = with_last(&**self, stream, self.epoch(), |cache, counters| {
+            let taker = Taker { slot: cache.stream(), handle: stream };
+            let attached = Some((cache, counters));
+            Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
         });
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
     pub(super) fn take_cached(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        if bytes <= LARGEST_BYTES
-            && let Some(class) = self.settings.class_of(bytes)
-        {
+        if let Some(class) = self.settings.class_of(bytes) {
             return cache.take_small(class, bytes);
         }
         self.take_large(cache, bytes)
     }
 
     /// A block of its own from a cache, if the request is for one and there is one.
-    #[inline]
+    #[inline(never)]
     fn take_large(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        const LARGE: std::ops::RangeInclusive<usize> =
-            LARGEST_BYTES + 1..=LARGEST_CACHED_BYTES as usize;
-        let alignment = self.settings.alignment();
-        let aligned = self.settings.aligned(bytes)?;
-        if !LARGE.contains(&aligned) {
-            return None;
-        }
-        let offset = cache.take_large(in_steps(aligned)?, bytes)?;
-        if offset & (alignment as u64 - 1) == 0 {
+        let step = own_step(self.settings.alignment());
+        let offset = cache.take_large(aligned_to(bytes, step)? as u64, bytes)?;
+        if offset & (step as u64 - 1) == 0 {
             return Some(offset);
         }
-        // It came into the cache while the alignment was changed.
+        self.give_up_misaligned(offset, cache.stream());
+        None
+    }
+
+    /// A block came into a cache while the alignment was changed.
+    #[cold]
+    fn give_up_misaligned(&self, offset: u64, stream: StreamSlot) {
         let entry = self.entry_at(offset);
         self.word(entry).set(Word::FREE);
-        self.free_large([entry], cache.stream());
-        None
+        self.free_large([entry], stream);
     }
 
     /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
@@ -161,7 +170,7 @@ impl Inner {
             return None;
         }
         let ordinary = capture == CaptureState::None && scope::current().is_none();
-        let epoch = self.epoch().filter(|_| ordinary);
+        let epoch = (self.remembers && ordinary).then(|| self.epoch());
         attached::attach(self, stream, taker.slot, epoch)
     }
 
@@ -194,7 +203,7 @@ impl Inner {
         let may_be_direct =
             self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
         if bytes > self.settings.direct_above() && may_be_direct {
-            return self.allocate_direct(bytes, taker.handle, attached, patience);
+            return self.allocate_direct(bytes, taker, attached, patience);
         }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
@@ -224,7 +233,7 @@ impl Inner {
     fn allocate_direct(
         &self,
         bytes: usize,
-        stream: Stream,
+        taker: Taker,
         attached: Option<(&ThreadCache, Counting<'_>)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
@@ -232,15 +241,15 @@ impl Inner {
             return Err(AllocError::WouldWait { bytes });
         }
         let _relaxed = RelaxedCalls::enter(self.back.driver());
-        let ptr = match self.direct.allocate(bytes, stream) {
+        let ptr = match self.direct.allocate(bytes, taker.handle) {
             Err(AllocError::OutOfMemory(_)) if self.relieve() > 0 => {
-                self.direct.allocate(bytes, stream)
+                self.direct.allocate(bytes, taker.handle)
             }
             answer => answer,
         };
         let ptr = ptr
             .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
-        Self::served_by(&self.served.device);
+        self.served_by(&self.served.device, taker);
         self.count(attached, |counters| {
             counters.missed();
             counters.allocated(bytes);
@@ -257,8 +266,8 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        // A stream that turns out to be captured cannot be waited for: it is known then, and other blocks are taken.
-        let taken = avoiding_captures(|| {
+        // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
+        let taken = avoiding_out_of_reach(|| {
             let Some(batch) = self.take_batch(class, taker, patience)? else { return Ok(None) };
             if let Err(error) = self.back.order(&batch.points, taker) {
                 let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
@@ -300,7 +309,7 @@ impl Inner {
         };
         if may_use(&batch) {
             let tier = if batch.from_global { &self.served.global } else { &self.served.reuse };
-            Self::served_by(tier);
+            self.served_by(tier, taker);
             return Ok(Some(batch));
         }
         let entries = middle.take_reserved_small(class, most);
@@ -309,7 +318,7 @@ impl Inner {
             self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
         }
         if !entries.is_empty() {
-            Self::served_by(&self.served.reserve);
+            self.served_by(&self.served.reserve, taker);
             return Ok(Some(Batch { entries, ..Batch::default() }));
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
@@ -376,7 +385,7 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<u64>> {
-        let entry = match self.take_reserved_large(shape) {
+        let entry = match self.take_reserved_large(shape, taker) {
             Some(entry) => entry,
             None => match self.place_large(shape, taker, patience)? {
                 Some(entry) => entry,
@@ -409,8 +418,11 @@ impl Inner {
         Ok(Some(Entry { offset: start, header: id, index: 0 }))
     }
 
-    pub(super) fn served_by(tier: &AtomicU64) {
-        // Relaxed: a count orders nothing. Not on the fast path.
-        tier.fetch_add(1, Ordering::Relaxed);
+    /// A tier has served a request, if it was a user's and somebody counts.
+    pub(super) fn served_by(&self, tier: &AtomicU64, taker: Taker) {
+        if taker.slot != StreamSlot::NOBODY && self.settings.counts() {
+            // Relaxed: a count orders nothing. Not on the fast path.
+            tier.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -78,6 +78,7 @@ impl Inner {
             released += region.defragment();
         }
         self.drain();
+        self.forget_gone_streams();
         if !self.back.has_pages() {
             return released + self.back.trim() as usize;
         }
@@ -95,7 +96,9 @@ impl Inner {
         self.fragmentation_seen.store(false, Ordering::Relaxed);
         self.sweep_regions(Sweep::WithoutWaiting);
         self.all_regions().iter().for_each(|region| region.interval_has_passed());
+        self.back.settle_gone_streams();
         self.merge_if_fragmented();
+        self.forget_gone_streams();
         let (now, spare, pages_created) = {
             let mut state = self.back.state();
             state.pages.tick();
@@ -109,6 +112,12 @@ impl Inner {
             // What was needed once, long ago, no longer says how much may be reserved.
             self.back.state().forget_peak();
         }
+    }
+
+    /// Forgets streams that are gone: they come and go.
+    pub(super) fn forget_gone_streams(&self) {
+        self.back.forget_gone_streams();
+        self.middle.lock().forget_idle_streams();
     }
 
     /// Empties caches, if too much of what is reserved is nobody's, so that it merges.

@@ -41,8 +41,7 @@ impl Inner {
     /// The fast path: a right free of a block of a slab that the cache this thread used last owns and has room for.
     #[inline]
     fn free_small_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
-        let Some(epoch) = self.epoch() else { return false };
-        let freed = with_last(self, stream, epoch, |cache, counters| {
+        let freed = with_last(self, stream, self.epoch(), |cache, counters| {
             // What is not in the span is beyond the page map.
             let offset = self.back.distance_of(ptr);
             let (block, class) = self.page_map.get(offset)?.small_block(offset)?;
@@ -55,9 +54,9 @@ impl Inner {
     /// As [`free_small_cached`](Self::free_small_cached), for a block of its own. One that no cache keeps goes to the back.
     #[inline(never)]
     fn free_large_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
-        let Some(epoch) = self.epoch() else { return false };
-        let freed = with_last(self, stream, epoch, |cache, counters| {
-            let block = self.find(ptr)?;
+        let freed = with_last(self, stream, self.epoch(), |cache, counters| {
+            let offset = self.back.distance_of(ptr);
+            let block = self.page_map.get(offset)?.own_block(offset)?;
             let now = block.word.now();
             let right =
                 now == Word::live(Word::OWN_BLOCK, cache.tag) && block.header.requested() == bytes;
@@ -96,7 +95,7 @@ impl Inner {
     /// Puts a block whose word is `now` into its owner's cache, if there is room.
     fn put_cached(&self, cache: &ThreadCache, block: Block<'_>, now: Word) -> bool {
         let bounds = self.settings.bounds();
-        match block.header.class {
+        match block.header.class() {
             Some(class) => cache.put_small_within(block, class, now, bounds),
             None => self.may_cache(block) && cache.put_large(block, now, bounds),
         }
@@ -132,10 +131,8 @@ impl Inner {
         if let Some(given_bytes) = bytes.filter(|bytes| *bytes != requested) {
             return Err(FreeError::WrongSize { ptr, given_bytes, allocated_bytes: requested });
         }
-        let known = self.epoch().and_then(|epoch| {
-            with_last(&**self, stream, epoch, |cache, counters| {
-                Some(self.free_live(block, now, cache.stream(), Some((cache, counters))))
-            })
+        let known = with_last(&**self, stream, self.epoch(), |cache, counters| {
+            Some(self.free_live(block, now, cache.stream(), Some((cache, counters))))
         });
         let freed = match known {
             Some(freed) => freed,
@@ -196,7 +193,7 @@ impl Inner {
         let own = attached.map(|(cache, _)| cache).filter(|cache| cache.tag == now.owner());
         if let Some(cache) = own {
             let mut put = self.put_cached(cache, block, now);
-            if let (false, Some(class)) = (put, block.header.class) {
+            if let (false, Some(class)) = (put, block.header.class()) {
                 self.give_half(cache, class);
                 put = self.put_cached(cache, block, now);
             }
@@ -264,7 +261,7 @@ impl Inner {
     /// Leaves blocks for their owner to find.
     #[inline(never)]
     pub(super) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
-        let owner = Arc::clone(&self.caches.lock().by_tag[usize::from(owner.0) - 1]);
+        let owner = Arc::clone(&self.caches.lock().by_tag[owner.place()]);
         match owner.inbox.leave(&mut blocks, MOST_IN_INBOX) {
             Left::Found => {}
             Left::TooMany => self.drain_inbox(&owner, TAKEN_IN),
@@ -334,7 +331,7 @@ impl Inner {
             .map(|(stream, entry)| {
                 let header = self.page_map.header(entry.header);
                 header.word(entry.index as usize).set(Word::FREE);
-                (stream, header.class.expect("a block of a slab"), entry)
+                (stream, header.class().expect("a block of a slab"), entry)
             })
             .collect();
         // Stable: the newest stay last, where they are taken first. Usually they are of one list anyway.
@@ -380,7 +377,7 @@ impl Inner {
     ) {
         let (mut small, mut large) = (Vec::new(), Vec::new());
         for (stream, entry) in entries {
-            let is_small = self.page_map.header(entry.header).class.is_some();
+            let is_small = self.page_map.header(entry.header).class().is_some();
             if is_small { &mut small } else { &mut large }.push((stream, entry));
         }
         // A bounded number at a time: others wait for the lock.

@@ -109,7 +109,7 @@ impl Inner {
         }
         let streams = note.streams.into_iter().filter(|other| *other != stream).chain([stream]);
         let points = self.back.points(streams);
-        if block.header.class.is_some() {
+        if block.header.class().is_some() {
             let empty = self.middle.lock().give_to_slab(block.entry(), &points);
             if let Some(slab) = empty {
                 self.free_slab(slab);

@@ -6,6 +6,7 @@ use super::allocate::Patience;
 use super::{Inner, WORTH_DRAINING_BYTES};
 use crate::driver::{DriverError, DriverResult};
 use crate::pool::back::{Placed, Reach, Wanted};
+use crate::pool::points::{Settle, StreamSlot};
 
 impl Inner {
     /// A range with memory under it. What caches keep is used before the driver is asked for more. `None`: not without
@@ -20,7 +21,7 @@ impl Inner {
             Patience::None => Reach::Ordered,
         };
         if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
-            Self::served_by(&self.served.reuse);
+            self.served_by(&self.served.reuse, wanted.taker);
             return Ok(Some(placed));
         }
         if patience == Patience::None {
@@ -29,11 +30,19 @@ impl Inner {
         if self.is_worth_draining(wanted.bytes) {
             let in_place = || self.back.allocate_in_place(wanted, reach);
             if let Some(placed) = self.drain_until(in_place)? {
-                Self::served_by(&self.served.reuse);
+                self.served_by(&self.served.reuse, wanted.taker);
                 return Ok(Some(placed));
             }
         }
-        Self::served_by(&self.served.device);
+        // As for what other streams have freed: waiting comes before growing beyond the slack.
+        if !self.back.may_grow_by(wanted.bytes)
+            && self.back.settle(Settle::Gone)?
+            && let Some(placed) = self.back.allocate_in_place(wanted, reach)?
+        {
+            self.served_by(&self.served.reuse, wanted.taker);
+            return Ok(Some(placed));
+        }
+        self.served_by(&self.served.device, wanted.taker);
         let counted = self.settings.counts().then(|| self.live_bytes() as u64);
         self.back.set_live_bytes(counted);
         self.borrow_pages(wanted.bytes);
@@ -43,6 +52,14 @@ impl Inner {
         let mut answer = self.back.allocate_mapping(wanted);
         if out_of_memory(&answer) {
             self.drain();
+            answer = self.back.allocate_mapping(wanted);
+        }
+        // Nobody's stream cannot be made to wait: the host must.
+        let which = match wanted.taker.slot {
+            StreamSlot::NOBODY => Settle::All,
+            _ => Settle::Gone,
+        };
+        if out_of_memory(&answer) && self.back.settle(which)? {
             answer = self.back.allocate_mapping(wanted);
         }
         if out_of_memory(&answer) && self.relieve() > 0 {

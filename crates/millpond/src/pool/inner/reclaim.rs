@@ -27,8 +27,8 @@ impl Inner {
             orphan.inbox.set_orphaned(false);
             return Some(orphan);
         }
-        let tag = u16::try_from(caches.by_tag.len() + 1).ok().filter(|tag| *tag <= Tag::MOST)?;
-        let cache = Arc::new(ThreadCache::new(Tag(tag), stream));
+        let tag = Tag::at(caches.by_tag.len())?;
+        let cache = Arc::new(ThreadCache::new(tag, stream));
         caches.by_tag.push(Arc::clone(&cache));
         Some(cache)
     }
@@ -42,7 +42,11 @@ impl Inner {
         if self.has_forked() {
             return;
         }
-        of_thread.for_each(|cache| self.detach_cache(cache));
+        for cache in of_thread {
+            let stream = cache.stream();
+            self.detach_cache(cache);
+            self.back.thread_ends(stream);
+        }
         self.caches.lock().unused_counters.push(counters);
     }
 

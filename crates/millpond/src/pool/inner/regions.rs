@@ -252,7 +252,9 @@ impl Inner {
             released += region.back.trim();
         }
         self.drain();
-        (released + self.back.trim()) as usize
+        let released = released + self.back.trim();
+        self.forget_gone_streams();
+        released as usize
     }
 
     /// Gives back everything that nobody holds, what was set aside too.

@@ -92,14 +92,14 @@ impl Inner {
 
     /// A block of exactly this size that was set aside.
     #[inline]
-    pub(super) fn take_reserved_large(&self, shape: Shape) -> Option<Entry> {
+    pub(super) fn take_reserved_large(&self, shape: Shape, taker: Taker) -> Option<Entry> {
         if self.reserved_large.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let (block_bytes, align) = shape.bytes_and_align();
         let entry = self.middle.lock().take_reserved_large(block_bytes, align)?;
         self.reserved_large.fetch_sub(1, Ordering::Relaxed);
-        Self::served_by(&self.served.reserve);
+        self.served_by(&self.served.reserve, taker);
         Some(entry)
     }
 
@@ -117,7 +117,7 @@ impl Inner {
     fn return_reserved(&self, entries: Vec<Entry>) {
         for entry in entries {
             let header = self.page_map.header(entry.header);
-            if header.class.is_some() {
+            if header.class().is_some() {
                 let empty = self.middle.lock().give_to_slab(entry, &Points::default());
                 if let Some(slab) = empty {
                     self.free_slab(slab);

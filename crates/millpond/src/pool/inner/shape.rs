@@ -2,8 +2,7 @@
 
 use super::Inner;
 use crate::pool::bins::STEP_BYTES;
-use crate::pool::config::aligned_to;
-use crate::pool::heap::in_steps;
+use crate::pool::config::{aligned_to, own_step};
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::resource::AllocError;
 
@@ -34,8 +33,9 @@ impl Inner {
         if let Some(aligned) = aligned.filter(|aligned| *aligned <= LARGEST_BYTES) {
             return Ok(Shape::OfSlab(Class::of(aligned)));
         }
-        let own = aligned.and_then(in_steps).filter(|size| *size < MOST_BYTES);
+        let step = own_step(alignment);
+        let own = aligned_to(bytes, step).map(|size| size as u64).filter(|size| *size < MOST_BYTES);
         let bytes = own.ok_or(AllocError::TooLarge { bytes })?;
-        Ok(Shape::Own { bytes, align: (alignment as u64).max(STEP_BYTES) })
+        Ok(Shape::Own { bytes, align: step as u64 })
     }
 }

@@ -121,7 +121,7 @@ impl Inner {
 
 fn state_of(header: &Header, index: usize) -> (BlockState, u64) {
     let now = header.word(index).now();
-    let requested = match header.class {
+    let requested = match header.class() {
         Some(_) => now.requested(),
         None => header.requested(),
     };

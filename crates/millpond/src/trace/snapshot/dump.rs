@@ -22,7 +22,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -173,7 +173,8 @@ pub enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Writes a file, compressed if its name ends in `.gz` (which the viewer does not take).
+    /// Writes a file, compressed if its name ends in `.gz` (which the viewer does not take). A file that is there is replaced when the
+    /// new one is whole.
     ///
     /// # Errors
     /// The file cannot be written, or the snapshot is not as it should be: one line with the path.
@@ -183,17 +184,34 @@ impl Snapshot {
             |reason: String| SnapshotError::NoFile { path: path.display().to_string(), reason };
         // Before the file is made: a wrong snapshot must not replace a right one.
         self.check().map_err(|error| named(error.to_string()))?;
-        let file = File::create(path).map_err(|error| named(error.to_string()))?;
-        let written = if path.extension().is_some_and(|ending| ending == "gz") {
-            let packed = GzEncoder::new(BufWriter::new(file), Compression::default());
-            self.write(BufWriter::new(packed))
-                .and_then(|buffer| buffer.into_inner().map_err(io::IntoInnerError::into_error))
-                .and_then(GzEncoder::finish)
-                .and_then(|mut file| file.flush())
+        let is_packed = path.extension().is_some_and(|ending| ending == "gz");
+        // A pipe or a terminal cannot be replaced.
+        let is_replaced = path.metadata().map_or(true, |known| known.is_file());
+        let written = if is_replaced {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{}.part", std::process::id()));
+            let part = PathBuf::from(name);
+            let written =
+                self.save_as(&part, is_packed).and_then(|()| std::fs::rename(&part, path));
+            if written.is_err() {
+                let _ = std::fs::remove_file(&part);
+            }
+            written
         } else {
-            self.write(BufWriter::new(file)).and_then(|mut file| file.flush())
+            self.save_as(path, is_packed)
         };
         written.map_err(|error| named(error.to_string()))
+    }
+
+    fn save_as(&self, path: &Path, is_packed: bool) -> io::Result<()> {
+        let file = BufWriter::new(File::create(path)?);
+        if !is_packed {
+            return self.write(file)?.flush();
+        }
+        let packed = GzEncoder::new(file, Compression::default());
+        let buffer = self.write(BufWriter::new(packed))?;
+        let packed = buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        packed.finish()?.flush()
     }
 
     /// Writes the pickle as a stream of small pieces, and gives the output back. Does not flush it.
