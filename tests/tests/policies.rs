@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use millpond::driver::{DevicePtr, Kernel, StreamFlags, Touch};
+use millpond::driver::{DevicePtr, EventTiming, Kernel, StreamFlags, Touch};
 use millpond::resource::{
     Arena, Async, AsyncConfig, BestFit, BestFitConfig, Bfc, BfcConfig, Binning, BinningConfig,
-    Buddy, Direct, FixedSize, FixedSizeConfig, MakeError, Slab, SlabConfig,
+    Direct, FixedSize, FixedSizeConfig, MakeError, Slab, SlabConfig,
 };
 use millpond::{AllocError, Driver, Resource, Stream, stack};
 use millpond_sim::{Profile, SimGpu};
@@ -59,6 +59,70 @@ fn the_drivers_pool_reuses_as_it_is_told() {
     assert_eq!(freed, taken, "what has run is reused");
     let (freed, taken) = freed_and_taken(AsyncConfig { allow_opportunistic: true, ..off }, false);
     assert_ne!(freed, taken, "what has not run is not");
+}
+
+#[test]
+fn the_drivers_pool_follows_events_that_streams_wait_for() {
+    for follow_event_dependencies in [false, true] {
+        let gpu = gpu();
+        let [one, two] = two_streams(&gpu);
+        let config = AsyncConfig {
+            follow_event_dependencies,
+            allow_opportunistic: false,
+            allow_internal_dependencies: false,
+            ..AsyncConfig::default()
+        };
+        let resource = Async::with_config(gpu.clone(), config).unwrap();
+        let freed = resource.allocate(MIB, one).unwrap();
+        busy(&gpu, freed, one);
+        resource.deallocate(freed, MIB, one).unwrap();
+        let event = gpu.create_event(EventTiming::Disabled).unwrap();
+        gpu.record_event(event, one).unwrap();
+        gpu.wait_event(two, event).unwrap();
+        let taken = resource.allocate(MIB, two).unwrap();
+        assert_eq!(taken == freed, follow_event_dependencies);
+    }
+}
+
+#[test]
+fn the_drivers_pool_makes_streams_wait_when_there_is_nothing_else() {
+    for allow_internal_dependencies in [false, true] {
+        let gpu = gpu();
+        let [one, two] = two_streams(&gpu);
+        let config = AsyncConfig {
+            maximum_bytes: Some(32 * MIB),
+            follow_event_dependencies: false,
+            allow_opportunistic: false,
+            allow_internal_dependencies,
+            ..AsyncConfig::default()
+        };
+        let resource = Async::with_config(gpu.clone(), config).unwrap();
+        let freed = resource.allocate(30 * MIB, one).unwrap();
+        busy(&gpu, freed, one);
+        resource.deallocate(freed, 30 * MIB, one).unwrap();
+        let answer = resource.allocate(30 * MIB, two);
+        assert_eq!(answer.is_ok(), allow_internal_dependencies, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_slab_that_becomes_empty_goes_back_unless_its_cache_keeps_it() {
+    for empty_slabs_kept in [0, 1, 2] {
+        let config = SlabConfig { slab_bytes: MIB, empty_slabs_kept, ..SlabConfig::default() };
+        let gpu = gpu();
+        let resource = Slab::with_config(direct(&gpu), config).unwrap();
+        // Four to a slab, so three slabs.
+        let blocks: Vec<_> =
+            (0..12).map(|_| resource.allocate(256 << 10, Stream::LEGACY).unwrap()).collect();
+        assert_eq!(resource.usage().reserved_bytes, 3 * MIB);
+        for block in &blocks[..11] {
+            resource.deallocate(*block, 256 << 10, Stream::LEGACY).unwrap();
+        }
+        let expected = 1 + empty_slabs_kept.min(2);
+        assert_eq!(resource.usage().reserved_bytes, expected * MIB, "one object keeps its slab");
+        resource.deallocate(blocks[11], 256 << 10, Stream::LEGACY).unwrap();
+        assert_eq!(resource.usage().reserved_bytes, empty_slabs_kept * MIB);
+    }
 }
 
 #[test]
@@ -180,16 +244,9 @@ fn settings_that_make_no_sense_are_refused_in_one_line() {
 /// Streams come and go by the thousand: nothing that a resource keeps for them may grow with their number.
 #[test]
 fn streams_that_are_gone_leave_nothing_behind() {
-    let makes: [fn(Arc<dyn Driver>) -> Box<dyn Resource>; 5] = [
-        |driver| Box::new(BestFit::new(driver).unwrap()),
-        |driver| Box::new(Bfc::new(driver).unwrap()),
-        |driver| Box::new(Buddy::new(driver).unwrap()),
-        |driver| Box::new(Slab::new(driver).unwrap()),
-        |driver| Box::new(FixedSize::new(driver).unwrap()),
-    ];
-    for make in makes {
+    for stack in ["bestfit", "bfc", "buddy", "slab", "fixed"] {
         let gpu = gpu();
-        let resource = make(gpu.clone());
+        let resource = stack::build(stack, gpu.clone()).unwrap();
         let mut most_reserved_early = 0;
         for round in 0..3000 {
             let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
