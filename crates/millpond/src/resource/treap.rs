@@ -266,57 +266,22 @@ impl<K: Key, const WEIGHED: bool> Treap<K, WEIGHED> {
 }
 
 impl<K: Key> Treap<K, true> {
-    /// The first node that weighs at least so much, which is more than 0. The way to it is remembered.
+    /// The first node that weighs at least so much, which is more than 0.
     #[inline]
-    pub(super) fn first_weighing(&mut self, root: Root, weight: u64) -> Option<NodeId> {
+    pub(super) fn first_weighing(&self, root: Root, weight: u64) -> Option<NodeId> {
         if self.greatest(root) < weight {
             return None;
         }
-        self.way.clear();
         let mut at = root.0;
         loop {
             let node = &self.nodes[at as usize];
-            let next = if self.greatest_below(node.left) >= weight {
-                node.left
+            if self.greatest_below(node.left) >= weight {
+                at = node.left;
             } else if node.weight >= weight {
                 return Some(at);
             } else {
-                node.right
-            };
-            self.way.push(at);
-            at = next;
-        }
-    }
-
-    /// As [`around`](Self::around), and the way to both is remembered.
-    #[inline]
-    pub(super) fn find_around(&mut self, root: Root, key: K) -> (Option<NodeId>, Option<NodeId>) {
-        self.way.clear();
-        let (mut at, mut below, mut above) = (root.0, None, None);
-        while at != NONE {
-            self.way.push(at);
-            let node = &self.nodes[at as usize];
-            if node.key < key {
-                below = Some(at);
                 at = node.right;
-            } else {
-                above = Some(at);
-                at = node.left;
             }
-        }
-        (below, above)
-    }
-
-    /// As [`change`](Self::change), of a node that was found last: the way to it is known.
-    #[inline]
-    pub(super) fn change_found(&mut self, id: NodeId, key: K, weight: u64) {
-        let node = &mut self.nodes[id as usize];
-        (node.key, node.weight) = (key, weight);
-        if self.weigh(id) {
-            if let Some(end) = self.way.iter().rposition(|at| *at == id) {
-                self.way.truncate(end);
-            }
-            self.weigh_upwards();
         }
     }
 
@@ -370,17 +335,6 @@ mod tests {
                 treap.remove(&mut root, id);
                 model.remove(&key);
                 ids.push(id);
-            }
-            // What was found last, and changed where it is, leaves the rest as it was.
-            let heavy = rng.u64(1..60);
-            if let Some(found) = treap.first_weighing(root, heavy) {
-                let (key, weight) = treap.get(found);
-                treap.change_found(found, key, 0);
-                assert_ne!(treap.first_weighing(root, heavy), Some(found));
-                let (_, found_again) = treap.find_around(root, key);
-                assert_eq!(found_again, Some(found));
-                treap.change_found(found, key, weight);
-                assert_eq!(treap.first_weighing(root, heavy), Some(found));
             }
             let key = key(rng.u64(..50), rng.u64(..200));
             let from = model.range(key..).next().map(|(_, id)| *id);

@@ -86,14 +86,13 @@ impl Space {
         }
     }
 
-    /// Takes the front of the free range that was found last.
     #[inline]
     fn take(&mut self, node: NodeId, bytes: u64, asked_bytes: usize) -> (DevicePtr, LiveBlock) {
         let (start, all) = self.range(node);
         let within = self.bounds[node as usize];
         if all > bytes {
             // It stays where it is in the order: nothing lies between its old start and its new one.
-            self.trees.change_found(node, start + bytes, all - bytes);
+            self.trees.change(self.free, node, start + bytes, all - bytes);
         } else {
             self.remove_free(node);
         }
@@ -125,7 +124,7 @@ impl Space {
 
     /// Adds a free range of a superblock, one with its neighbours there; returns how large it is then.
     fn add_merged(&mut self, within: Bounds, start: u64, bytes: u64) -> u64 {
-        let (below, above) = self.trees.find_around(self.free, start);
+        let (below, above) = self.trees.around(self.free, start);
         let below = below.map(|node| (node, self.range(node)));
         let above = above.map(|node| (node, self.range(node)));
         let below = below.filter(|(_, (at, size))| *at >= within.start && at + size == start);
@@ -133,8 +132,7 @@ impl Space {
         let (node, from, size) = match (below, above) {
             (Some((low, (at, size))), Some((high, (_, more)))) => {
                 self.remove_free(high);
-                self.trees.change(self.free, low, at, size + bytes + more);
-                return size + bytes + more;
+                (low, at, size + bytes + more)
             }
             (Some((low, (at, size))), None) => (low, at, size + bytes),
             (None, Some((high, (_, more)))) => (high, start, bytes + more),
@@ -143,7 +141,7 @@ impl Space {
                 return bytes;
             }
         };
-        self.trees.change_found(node, from, size);
+        self.trees.change(self.free, node, from, size);
         size
     }
 
@@ -153,8 +151,7 @@ impl Space {
         self.trees.get(node)
     }
 
-    /// The first superblock that holds a free range of `bytes`, cut down to that if it is empty and large enough. That range's node, which is
-    /// what was found last.
+    /// The first superblock that holds a free range of `bytes`, cut down to that if it is empty and large enough. That range's node.
     fn first_superblock(&mut self, bytes: u64) -> Option<NodeId> {
         let node = self.trees.first_weighing(self.free, bytes)?;
         let (_, free_bytes) = self.range(node);
@@ -165,8 +162,6 @@ impl Space {
             self.trees.change(self.free, node, start, head);
             self.bounds[node as usize] = Bounds { start, end: middle };
             self.add_free(Bounds { start: middle, end }, middle, end - middle);
-            // The way to it may be another now.
-            self.trees.find_around(self.free, start);
         }
         Some(node)
     }
