@@ -13,7 +13,10 @@
 
 mod action;
 mod audit;
+mod block;
+mod draws;
 mod report;
+mod shared;
 mod thread;
 
 use std::sync::{Arc, Barrier};
@@ -27,8 +30,9 @@ pub use audit::Sample;
 pub use report::Report;
 
 use crate::conformance::Wrong;
-use audit::{Audit, Held};
-use thread::{Fellow, Shared};
+use audit::Audit;
+use shared::Shared;
+use thread::Fellow;
 
 /// Threads that live as long as the soak.
 const THREADS: usize = 4;

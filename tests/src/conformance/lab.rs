@@ -1,6 +1,8 @@
 //! A resource, a device, and a model of what must be true of both.
 
+mod apart;
 mod checks;
+mod streams;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::driver::{
-    DevicePtr, Driver, DriverError, DriverResult, EventTiming, Held, Stream, StreamFlags, StreamId,
+    DevicePtr, Driver, DriverError, DriverResult, Held, RelaxedCalls, Stream, StreamFlags,
 };
 use millpond::resource::ALIGNMENT;
 use millpond::{AllocError, FreeError, Resource};
@@ -55,14 +57,26 @@ pub struct Lab {
     streams: Vec<Stream>,
     blocks: BTreeMap<DevicePtr, Block>,
     order: Vec<DevicePtr>,
+    /// Blocks that are held, and used by others than this lab.
+    apart: BTreeMap<DevicePtr, usize>,
     sums: Sums,
     held_before: Held,
     next_word: u32,
     peak_live_bytes: usize,
-    /// Several threads call: the peak that the resource speaks of may be higher than it was.
-    several_threads: bool,
+    peak: Peak,
     /// Driver calls that the resource has made.
     calls: u64,
+}
+
+/// What can be said of the peak that a resource speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Peak {
+    /// It is the most that was live.
+    Exact,
+    /// It may be higher: it is a sum of peaks that were not at the same time.
+    AtLeast,
+    /// Nothing: nobody has counted for a while.
+    Unknown,
 }
 
 const MOST_SUMS: usize = 4096;
@@ -133,11 +147,12 @@ impl Lab {
             streams,
             blocks: BTreeMap::new(),
             order: Vec::new(),
+            apart: BTreeMap::new(),
             sums,
             held_before,
             next_word: 1,
             peak_live_bytes: 0,
-            several_threads: false,
+            peak: Peak::Exact,
         }))
     }
 
@@ -146,14 +161,10 @@ impl Lab {
         self.resource.as_deref().expect("not closed yet")
     }
 
-    /// A stream by its number.
-    pub fn stream(&self, number: usize) -> Stream {
-        self.streams[number % STREAMS]
-    }
-
     /// Bytes that users hold, by the model.
     pub fn live_bytes(&self) -> usize {
-        self.blocks.values().map(|block| block.bytes).sum()
+        let lab: usize = self.blocks.values().map(|block| block.bytes).sum();
+        lab + self.apart.values().sum::<usize>()
     }
 
     /// The held blocks, by address.
@@ -174,9 +185,14 @@ impl Lab {
         Some(self.blocks[ptr].clone())
     }
 
-    /// From now on several threads call the resource.
-    pub fn has_several_threads(&mut self) {
-        self.several_threads = true;
+    /// From now on what is live is counted in several places, such as threads: their peaks need not be at the same time.
+    pub fn is_counted_in_parts(&mut self) {
+        self.peak = self.peak.max(Peak::AtLeast);
+    }
+
+    /// For a while the resource does not count, so that nobody knows the peak.
+    pub fn is_not_counted(&mut self) {
+        self.peak = Peak::Unknown;
     }
 
     /// The resource has been told to count its peak anew.
@@ -223,26 +239,37 @@ impl Lab {
         if bytes == 0 {
             return if ptr.is_null() { Ok(Ok(ptr)) } else { Err("zero bytes gave a block".into()) };
         }
-        if ptr.is_null() || !ptr.is_aligned_to(ALIGNMENT) {
-            return Err(format!("block at {ptr} is not aligned to {ALIGNMENT}"));
-        }
-        let end = ptr.offset(bytes);
-        let before = self.blocks.range(..end).next_back();
-        if let Some((_, other)) = before.filter(|(_, other)| other.ptr.offset(other.bytes) > ptr) {
-            return Err(format!(
-                "blocks overlap: {bytes} bytes at {ptr}, {} bytes at {}",
-                other.bytes, other.ptr
-            ));
-        }
-        let block =
-            Block { ptr, bytes, word: self.next_word, used_on: BTreeSet::from([stream % STREAMS]) };
-        self.next_word += 1;
+        self.check_place(ptr, bytes)?;
+        let word = self.new_word();
+        let block = Block { ptr, bytes, word, used_on: BTreeSet::from([stream % STREAMS]) };
         self.driver_says(|gpu| block.pattern().fill(gpu, handle))?;
         self.blocks.insert(ptr, block);
         self.order.push(ptr);
         self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes());
         self.check_books()?;
         Ok(Ok(ptr))
+    }
+
+    /// A block may be where it is: aligned, and apart from all others.
+    fn check_place(&self, ptr: DevicePtr, bytes: usize) -> Result<(), Wrong> {
+        if ptr.is_null() || !ptr.is_aligned_to(ALIGNMENT) {
+            return Err(format!("block at {ptr} is not aligned to {ALIGNMENT}"));
+        }
+        let end = ptr.offset(bytes);
+        let block = self.blocks.range(..end).next_back().map(|(ptr, block)| (*ptr, block.bytes));
+        let apart = self.apart.range(..end).next_back().map(|(ptr, bytes)| (*ptr, *bytes));
+        let reaches = |(other, bytes): &(DevicePtr, usize)| other.offset(*bytes) > ptr;
+        match [block, apart].into_iter().flatten().find(reaches) {
+            Some((other, others)) => {
+                Err(format!("blocks overlap: {bytes} bytes at {ptr}, {others} bytes at {other}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn new_word(&mut self) -> u32 {
+        self.next_word += 1;
+        self.next_word - 1
     }
 
     /// Reads a block on a stream, ordered after all earlier use of it.
@@ -295,58 +322,9 @@ impl Lab {
         self.check_books()
     }
 
-    /// Destroys a stream with work still queued, and creates one that gets its handle.
-    pub fn recycle_stream(&mut self, stream: usize) -> Result<(), Wrong> {
-        let number = stream % STREAMS;
-        if number < 2 {
-            return Ok(());
-        }
-        let users: Vec<DevicePtr> = self
-            .blocks
-            .values()
-            .filter(|block| block.used_on.contains(&number))
-            .map(|block| block.ptr)
-            .collect();
-        for ptr in users {
-            self.order_onto(ptr, 0)?;
-        }
-        let old = self.stream(number);
-        let old_id = self.driver_says(|gpu| gpu.stream_id(old))?;
-        self.driver_says(|gpu| gpu.destroy_stream(old))?;
-        let new = self.driver_says(|gpu| gpu.create_stream(StreamFlags::NON_BLOCKING))?;
-        let new_id: StreamId = self.driver_says(|gpu| gpu.stream_id(new))?;
-        assert!(new == old && new_id != old_id, "the device recycles handles");
-        self.streams[number] = new;
-        Ok(())
-    }
-
-    /// The host waits for a stream.
-    pub fn synchronize(&self, stream: usize) -> Result<(), Wrong> {
-        self.driver_says(|gpu| gpu.synchronize_stream(self.stream(stream)))
-    }
-
-    /// The host is busy elsewhere.
-    pub fn pass_time(&self, time: Duration) {
-        self.gpu.advance(time);
-    }
-
-    /// Makes `stream` the only one whose queued work uses the block.
-    fn order_onto(&mut self, ptr: DevicePtr, stream: usize) -> Result<(), Wrong> {
-        let number = stream % STREAMS;
-        let used_on = std::mem::take(&mut self.blocks.get_mut(&ptr).expect("held").used_on);
-        for other in used_on.into_iter().filter(|other| *other != number) {
-            self.driver_says(|gpu| {
-                let event = gpu.create_event(EventTiming::Disabled)?;
-                gpu.record_event(event, self.stream(other))?;
-                gpu.wait_event(self.stream(number), event)?;
-                gpu.destroy_event(event)
-            })?;
-        }
-        self.blocks.get_mut(&ptr).expect("held").used_on.insert(number);
-        Ok(())
-    }
-
     fn driver_says<T>(&self, call: impl FnOnce(&SimGpu) -> DriverResult<T>) -> Result<T, Wrong> {
+        // Whatever the lab does beside a capture is none of the capture's business.
+        let _relaxed = RelaxedCalls::enter(&*self.gpu);
         call(&self.gpu).map_err(|error| {
             let findings: Vec<String> =
                 self.gpu.findings().iter().map(ToString::to_string).collect();

@@ -19,6 +19,12 @@ pub(super) enum Action {
     AllocateNow,
     /// Allocates under a name.
     AllocateNamed,
+    /// Allocates from a region, with and without a name.
+    AllocateInRegion,
+    /// Opens a region for all threads.
+    OpenRegion,
+    /// Gives a region up, with its blocks still held.
+    CloseRegion,
     /// Captures work on blocks of its own, which stay until the graph is dropped.
     Capture,
     /// Launches a graph again.
@@ -33,6 +39,7 @@ pub(super) enum Action {
     /// Destroys a stream with work queued and creates another, which gets its handle.
     ReplaceStream,
     Trim,
+    TrimRegion,
     TrimCache,
     ReleaseAll,
     Configure,
@@ -53,6 +60,9 @@ pub(super) const WEIGHTS: &[(Action, u32)] = &[
     (Action::RecordStream, 300),
     (Action::AllocateNow, 200),
     (Action::AllocateNamed, 200),
+    (Action::AllocateInRegion, 500),
+    (Action::OpenRegion, 12),
+    (Action::CloseRegion, 10),
     (Action::Capture, 20),
     (Action::Relaunch, 40),
     (Action::DropGraph, 18),
@@ -62,6 +72,7 @@ pub(super) const WEIGHTS: &[(Action, u32)] = &[
     (Action::Synchronize, 60),
     (Action::ReplaceStream, 10),
     (Action::Trim, 4),
+    (Action::TrimRegion, 4),
     (Action::TrimCache, 4),
     (Action::ReleaseAll, 2),
     (Action::Configure, 10),

@@ -1,13 +1,15 @@
 //! Quiet points: no thread is inside a call, so all books must agree.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use millpond::Resource;
-use millpond::driver::{DevicePtr, Driver};
+use millpond::driver::Driver;
+use millpond::pool::TagUsage;
 use millpond::resource::ALIGNMENT;
 
-use super::thread::Shared;
+use super::block::Block;
+use super::shared::{Open, Shared};
 use crate::conformance::Wrong;
 use crate::pattern::Pattern;
 
@@ -19,19 +21,6 @@ const LARGEST_SLAB_BYTES: u64 = 256 << 10;
 pub(super) const BACKGROUND_PATIENCE: usize = 5_000;
 /// Every so many quiet points everything that nobody holds is given back, and must be.
 const TRIM_EVERY: usize = 8;
-
-/// A block that some thread holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Held {
-    ptr: DevicePtr,
-    bytes: usize,
-}
-
-impl From<Pattern> for Held {
-    fn from(Pattern { ptr, bytes, .. }: Pattern) -> Held {
-        Held { ptr, bytes }
-    }
-}
 
 /// What there was at a quiet point.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +59,12 @@ impl<'a> Audit<'a> {
 
     pub(super) fn at_quiet_point(&mut self) -> Result<Sample, Wrong> {
         let pool = &self.shared.pool;
-        let mut held = self.shared.all_held();
-        held.sort_unstable();
+        let blocks = self.shared.all_held();
+        let mut held: Vec<Pattern> = blocks.iter().map(|block| block.pattern).collect();
+        held.sort_unstable_by_key(|held| held.ptr);
         check_places(&held)?;
+        self.check_tags(&blocks)?;
+        self.check_regions()?;
         pool.assert_valid();
         if let Some(finding) = self.shared.gpu.findings().first() {
             return Err(finding.to_string());
@@ -85,7 +77,8 @@ impl<'a> Audit<'a> {
             let left = self.check_accounts(live_bytes, blocks)?;
             // A capture keeps what its graph may use, also what was freed in it.
             let captured = pool.stats().captured_bytes as usize;
-            let most = pages_touched(&held) * PAGE_BYTES as usize + captured;
+            let most =
+                pages_touched(&held) * PAGE_BYTES as usize + captured + self.dedicated_bytes();
             if left > most {
                 return Err(format!(
                     "everything unused was given back, but {left} bytes are reserved where blocks touch {most}"
@@ -106,6 +99,42 @@ impl<'a> Audit<'a> {
         };
         self.samples.push(sample);
         Ok(sample)
+    }
+
+    /// What is live by name, against the threads' books.
+    fn check_tags(&self, blocks: &[Block]) -> Result<(), Wrong> {
+        let mut expected: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for Block { pattern, name } in blocks {
+            let Some(name) = name else { continue };
+            let (bytes, count) = expected.entry((*name).to_owned()).or_default();
+            *bytes += pattern.bytes as u64;
+            *count += 1;
+        }
+        let said = self.shared.pool.live_by_tag();
+        let of = |usage: &TagUsage| (usage.tag.clone(), (usage.live_bytes, usage.live_blocks));
+        match said.iter().map(of).collect::<BTreeMap<_, _>>() == expected {
+            true => Ok(()),
+            false => Err(format!("by name {expected:?} is live, but the pool says {said:?}")),
+        }
+    }
+
+    /// Every region keeps what is dedicated to it.
+    fn check_regions(&self) -> Result<(), Wrong> {
+        for Open { region, dedicated_bytes } in &*self.shared.regions.lock() {
+            let usage = region.usage();
+            if usage.reserved_bytes < usage.live_bytes.max(*dedicated_bytes) {
+                return Err(format!(
+                    "{dedicated_bytes} bytes are dedicated to a region: {usage:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes, in whole pages, that regions keep for themselves.
+    fn dedicated_bytes(&self) -> usize {
+        let pages = |open: &Open| open.dedicated_bytes.div_ceil(PAGE_BYTES as usize) + 1;
+        self.shared.regions.lock().iter().map(pages).sum::<usize>() * PAGE_BYTES as usize
     }
 
     /// The pool's account against the threads' books and the driver's. Returns what is reserved.
@@ -138,7 +167,7 @@ impl<'a> Audit<'a> {
 }
 
 /// No block is misaligned or overlaps the next.
-fn check_places(held: &[Held]) -> Result<(), Wrong> {
+fn check_places(held: &[Pattern]) -> Result<(), Wrong> {
     if let Some(held) = held.iter().find(|held| !held.ptr.is_aligned_to(ALIGNMENT)) {
         return Err(format!("{held:?} is not aligned to {ALIGNMENT}"));
     }
@@ -149,8 +178,8 @@ fn check_places(held: &[Held]) -> Result<(), Wrong> {
 }
 
 /// Pages that blocks touch, or the slabs that they may be in.
-fn pages_touched(held: &[Held]) -> usize {
-    let pages = |held: &Held| {
+fn pages_touched(held: &[Pattern]) -> usize {
+    let pages = |held: &Pattern| {
         let reach = if held.bytes <= LARGEST_IN_SLAB_BYTES { LARGEST_SLAB_BYTES } else { 0 };
         let (first, last) = (held.ptr.0 - reach, held.ptr.0 + held.bytes as u64 - 1 + reach);
         first / PAGE_BYTES..=last / PAGE_BYTES

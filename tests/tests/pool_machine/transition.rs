@@ -1,10 +1,16 @@
 //! What can happen to a pool.
 
+use millpond::driver::CaptureMode;
 use millpond::pool::PoolConfig;
 use millpond_tests::conformance::{CAPACITY_BYTES, STREAMS};
 use proptest::prelude::*;
 
 use crate::turns::THREADS;
+
+/// Regions at a time.
+pub(crate) const MOST_REGIONS: usize = 2;
+/// Captures at a time that were not released.
+pub(crate) const MOST_CAPTURES: usize = 3;
 
 /// One transition. Numbers stand for whatever block, freed block, stream or thread there is.
 #[derive(Clone, Debug)]
@@ -12,10 +18,15 @@ pub(crate) enum Transition {
     Allocate {
         bytes: usize,
         by: Caller,
+        of: Tiers,
+        patience: Patience,
+        name: Name,
     },
     Free {
         block: usize,
         with_size: bool,
+        /// To the region that it came from, if that is still there.
+        to_region: bool,
         by: Caller,
     },
     BadFree {
@@ -28,8 +39,55 @@ pub(crate) enum Transition {
         block: usize,
         stream: usize,
     },
+    /// A block is read on another stream, which the pool is told of and the block's user does not wait for.
+    RecordStream {
+        block: usize,
+        by: Caller,
+    },
+    Preallocate {
+        bytes: usize,
+        count: usize,
+    },
+    OpenRegion {
+        dedicated_bytes: usize,
+        exportable: bool,
+    },
+    CloseRegion {
+        region: usize,
+    },
+    BeginCapture {
+        stream: usize,
+        mode: CaptureMode,
+    },
+    /// Allocates on a stream that is captured, and captures the filling of the block.
+    AllocateCaptured {
+        capture: usize,
+        bytes: usize,
+        thread: usize,
+        of: Tiers,
+        name: Name,
+    },
+    /// Frees a block of a capture: in it, or after it while its graph can still be launched.
+    FreeCaptured {
+        capture: usize,
+        block: usize,
+        thread: usize,
+    },
+    EndCapture {
+        capture: usize,
+    },
+    LaunchGraph {
+        capture: usize,
+    },
+    /// Destroys a graph and gives its memory up, but for the blocks that are held.
+    ReleaseCapture {
+        capture: usize,
+        /// The stream that gives it up, after the graph's.
+        stream: usize,
+    },
     Trim,
     TrimCache,
+    Defragment,
     ReleaseAll,
     Configure(PoolConfig),
     /// A configuration that must be refused.
@@ -55,7 +113,10 @@ impl Transition {
         match self {
             Transition::Allocate { by, .. }
             | Transition::Free { by, .. }
-            | Transition::BadFree { by, .. } => by.thread,
+            | Transition::BadFree { by, .. }
+            | Transition::RecordStream { by, .. } => by.thread,
+            Transition::AllocateCaptured { thread, .. }
+            | Transition::FreeCaptured { thread, .. } => *thread,
             _ => 0,
         }
     }
@@ -68,6 +129,24 @@ pub(crate) struct Caller {
     pub(crate) stream: usize,
 }
 
+/// Where a block is allocated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tiers {
+    Pool,
+    /// By its number, if there are any regions.
+    Region(usize),
+}
+
+/// Whether an allocation may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Some,
+    None,
+}
+
+/// The scopes that an allocation happens in, from the outermost.
+pub(crate) type Name = &'static [&'static str];
+
 /// What is wrong with a free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BadFree {
@@ -79,6 +158,8 @@ pub(crate) enum BadFree {
     Foreign(u64),
     /// Of a live block, with another size.
     WrongSize(usize),
+    /// Of a live block, to a region that it is not of.
+    ToRegion(usize),
 }
 
 /// Nothing, small, page-sized, large, around every border between the pool's ways of serving, and too much.
@@ -122,6 +203,7 @@ fn bad_frees() -> impl Strategy<Value = BadFree> {
         2 => any::<u16>().prop_map(BadFree::Interior),
         1 => any::<u64>().prop_map(BadFree::Foreign),
         2 => wrong_sizes.prop_map(BadFree::WrongSize),
+        1 => (0..MOST_REGIONS).prop_map(BadFree::ToRegion),
     ]
 }
 
@@ -130,6 +212,8 @@ prop_compose! {
         thread_cache_max_blocks in prop::sample::select(&[0, 1, 2, 16, 64, 1 << 20][..]),
         thread_cache_max_bytes in prop::sample::select(&[0, 1000, 100 << 10, 32 << 20, usize::MAX][..]),
         global_cache_max_blocks in prop::sample::select(&[0, 1, 10, 1024][..]),
+        global_cache_max_bytes in prop::sample::select(&[0, 5000, 64 << 20, 64 << 20][..]),
+        counts in 0..8_u8,
         batch_alloc_count in prop::sample::select(&[1, 2, 16, 64][..]),
         slack in prop::sample::select(&[0.0, 0.05, 0.1, 0.5, 100.0][..]),
         alignment in prop::sample::select(&[256, 256, 256, 1024, 64 << 10, 2 << 20][..]),
@@ -141,6 +225,8 @@ prop_compose! {
             thread_cache_max_blocks,
             thread_cache_max_bytes,
             global_cache_max_blocks,
+            global_cache_max_bytes,
+            enable_stats: counts > 0,
             batch_alloc_count: batch_alloc_count.min(most),
             slack,
             alignment,
@@ -178,19 +264,78 @@ fn bad_configs() -> impl Strategy<Value = PoolConfig> {
     ]
 }
 
+fn tiers() -> impl Strategy<Value = Tiers> {
+    prop_oneof![3 => Just(Tiers::Pool), 1 => (0..MOST_REGIONS).prop_map(Tiers::Region)]
+}
+
+fn names() -> impl Strategy<Value = Name> {
+    const NAMES: [Name; 3] = [&["model"], &["model", "layer"], &["optimizer"]];
+    prop_oneof![4 => Just(&[] as Name), 1 => prop::sample::select(&NAMES[..])]
+}
+
+fn allocations() -> impl Strategy<Value = Transition> {
+    let patience = prop_oneof![5 => Just(Patience::Some), 1 => Just(Patience::None)];
+    (sizes(), callers(), tiers(), patience, names()).prop_map(|(bytes, by, of, patience, name)| {
+        Transition::Allocate { bytes, by, of, patience, name }
+    })
+}
+
+/// What goes on in and around captures.
+fn captures() -> impl Strategy<Value = Transition> {
+    const MODES: [CaptureMode; 3] =
+        [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];
+    let (capture, stream) = (0..MOST_CAPTURES, 0..STREAMS);
+    prop_oneof![
+        3 => (stream.clone(), prop::sample::select(&MODES[..]))
+            .prop_map(|(stream, mode)| Transition::BeginCapture { stream, mode }),
+        8 => (capture.clone(), sizes(), 0..THREADS, tiers(), names()).prop_map(
+            |(capture, bytes, thread, of, name)| {
+                Transition::AllocateCaptured { capture, bytes, thread, of, name }
+            }
+        ),
+        4 => (capture.clone(), 0..64_usize, 0..THREADS).prop_map(
+            |(capture, block, thread)| Transition::FreeCaptured { capture, block, thread }
+        ),
+        2 => capture.clone().prop_map(|capture| Transition::EndCapture { capture }),
+        2 => capture.clone().prop_map(|capture| Transition::LaunchGraph { capture }),
+        2 => (capture, stream)
+            .prop_map(|(capture, stream)| Transition::ReleaseCapture { capture, stream }),
+    ]
+}
+
+/// What opens and closes regions.
+fn regions() -> impl Strategy<Value = Transition> {
+    let dedicated = prop_oneof![Just(0), 1..=(20_usize << 20), Just(CAPACITY_BYTES * 2)];
+    prop_oneof![
+        3 => (dedicated, any::<bool>()).prop_map(|(dedicated_bytes, exportable)| {
+            Transition::OpenRegion { dedicated_bytes, exportable }
+        }),
+        2 => (0..MOST_REGIONS).prop_map(|region| Transition::CloseRegion { region }),
+    ]
+}
+
 pub(crate) fn transitions() -> impl Strategy<Value = Vec<Transition>> {
     let block = 0..64_usize;
     let stream = 0..STREAMS;
+    let frees = (block.clone(), any::<bool>(), any::<bool>(), callers()).prop_map(
+        |(block, with_size, to_region, by)| Transition::Free { block, with_size, to_region, by },
+    );
+    let bad_frees = (bad_frees(), block.clone(), any::<bool>(), callers())
+        .prop_map(|(bad, block, with_size, by)| Transition::BadFree { bad, block, with_size, by });
     let one = prop_oneof![
-        24 => (sizes(), callers()).prop_map(|(bytes, by)| Transition::Allocate { bytes, by }),
-        20 => (block.clone(), any::<bool>(), callers())
-            .prop_map(|(block, with_size, by)| Transition::Free { block, with_size, by }),
-        8 => (bad_frees(), block.clone(), any::<bool>(), callers()).prop_map(
-            |(bad, block, with_size, by)| Transition::BadFree { bad, block, with_size, by }
-        ),
-        3 => (block, stream.clone()).prop_map(|(block, stream)| Transition::Read { block, stream }),
+        26 => allocations(),
+        20 => frees,
+        8 => bad_frees,
+        3 => (block.clone(), stream.clone())
+            .prop_map(|(block, stream)| Transition::Read { block, stream }),
+        4 => (block, callers()).prop_map(|(block, by)| Transition::RecordStream { block, by }),
+        2 => (sizes(), prop::sample::select(&[0, 1, 3, 20, usize::MAX][..]))
+            .prop_map(|(bytes, count)| Transition::Preallocate { bytes, count }),
+        3 => regions(),
+        12 => captures(),
         2 => Just(Transition::Trim),
         2 => Just(Transition::TrimCache),
+        2 => Just(Transition::Defragment),
         1 => Just(Transition::ReleaseAll),
         3 => configs().prop_map(Transition::Configure),
         1 => bad_configs().prop_map(Transition::Misconfigure),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use millpond::Resource;
 use millpond::driver::Driver;
-use millpond::pool::PoolConfig;
+use millpond::pool::{Pool, PoolConfig};
 
 use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
 
@@ -99,6 +99,70 @@ fn the_background_waits_for_streams_that_are_gone() {
     pool.deallocate(known, MIB, staying).unwrap();
     eventually("everything has gone back", || pool.usage().reserved_bytes == 0);
     assert_no_findings(&gpu);
+}
+
+/// Looked at so rarely that a test never sees it.
+const NEVER_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A pool of which more than 5 % lies in this thread's cache, and that has just asked the driver for more: who does that may wake the
+/// background, but has not emptied the cache itself.
+fn fragmented(gpu: &std::sync::Arc<millpond_sim::SimGpu>, config: PoolConfig) -> Pool {
+    let stream = stream(gpu);
+    let pool = pool(gpu, PoolConfig { enable_defrag: false, ..config.clone() });
+    // Caches were emptied for a request just now: not again for the next few hundred.
+    let cached = pool.allocate(MIB, stream).unwrap();
+    pool.deallocate(cached, MIB, stream).unwrap();
+    // So much that what the cache keeps is less than the slack.
+    pool.allocate(210 * MIB, stream).unwrap();
+    let blocks: Vec<_> = (0..30).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
+    // Now, while caches are empty: a change of settings empties them, too.
+    pool.set_config(config).unwrap();
+    for block in blocks {
+        pool.deallocate(block, MIB, stream).unwrap();
+    }
+    assert!(pool.usage().largest_free_bytes < 4 * MIB, "all of it is in the cache");
+    let asked = pool.stats().device_allocations;
+    pool.allocate(5 * MIB, stream).unwrap();
+    assert_eq!(pool.stats().device_allocations, asked + 1);
+    pool
+}
+
+/// Too much that is nobody's wakes the background at once, however seldom it looks by itself.
+#[test]
+fn fragmentation_wakes_the_background() {
+    let gpu = gpu(0);
+    let defrag_threshold = 0.05;
+    let seldom =
+        PoolConfig { defrag_interval_ms: NEVER_MS, defrag_threshold, ..PoolConfig::default() };
+    let asleep = [
+        fragmented(&gpu, PoolConfig { enable_defrag: false, ..seldom.clone() }),
+        fragmented(&gpu, PoolConfig { defrag_threshold: 1.0, ..seldom.clone() }),
+    ];
+    let woken = fragmented(&gpu, seldom);
+    eventually("what the cache kept was merged", || woken.usage().largest_free_bytes >= 25 * MIB);
+    for pool in asleep {
+        assert!(pool.usage().largest_free_bytes < 6 * MIB, "nobody has woken it for this one");
+    }
+}
+
+/// What is not above the threshold stays in caches, however often the background looks.
+#[test]
+fn caches_below_the_threshold_are_left_alone() {
+    let gpu = gpu(0);
+    let often =
+        PoolConfig { defrag_interval_ms: 1, defrag_threshold: 0.05, ..PoolConfig::default() };
+    let left_alone = fragmented(&gpu, PoolConfig { defrag_threshold: 1.0, ..often.clone() });
+    let merged = fragmented(&gpu, often);
+    let stream = stream(&gpu);
+    for pool in [&left_alone, &merged] {
+        // Kept by no cache. When it is gone, the background has looked, and would have merged before.
+        let block = pool.allocate(20 * MIB, stream).unwrap();
+        pool.deallocate(block, 20 * MIB, stream).unwrap();
+        let released = pool.stats().pages_released;
+        eventually("the block has gone", || pool.stats().pages_released >= released + 9);
+    }
+    assert!(left_alone.usage().reserved_bytes >= 244 * MIB, "{}", left_alone.stats());
+    eventually("the cache's, too", || merged.usage().reserved_bytes <= 220 * MIB);
 }
 
 /// By hand it is the same, and waits for nothing.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millpond::driver::{Driver, DriverErrorKind, Stream};
-use millpond::pool::{OpenError, Pool, PoolConfig};
+use millpond::pool::{OpenError, Pool, PoolConfig, RegionOptions};
 use millpond::{AllocError, FreeError, Resource};
 use millpond_sim::SimGpu;
 
@@ -19,6 +19,8 @@ fn sizes_that_no_device_has_are_too_large() {
             assert_eq!(pool.allocate(bytes, stream), Err(AllocError::TooLarge { bytes }));
             assert_eq!(pool.allocate_now(bytes, stream), Err(AllocError::TooLarge { bytes }));
             assert_eq!(pool.preallocate(bytes, 1), Err(AllocError::TooLarge { bytes }));
+            let options = RegionOptions { dedicated_bytes: bytes, ..RegionOptions::default() };
+            assert_eq!(pool.region(&options).err(), Some(AllocError::TooLarge { bytes }));
             let freed = pool.deallocate(millpond::driver::DevicePtr(0x1000), bytes, stream);
             assert!(matches!(freed, Err(FreeError::Foreign { .. })), "{freed:?}");
         }

@@ -5,6 +5,7 @@ mod bad_input;
 mod captures;
 mod fork_process;
 mod forks;
+mod patience;
 mod plain_memory;
 mod regions;
 mod regressions;

@@ -123,6 +123,8 @@ fn stats_after_region_is_gone() {
     region.deallocate(p, 100 * MIB, s).unwrap();
     drop(region);
     pool.trim();
+    let st = pool.stats();
+    assert_eq!((st.allocation_count, st.free_count, st.total_freed), (0, 1, 100 << 20));
 }
 #[test]
 fn stats_and_regions_agree() {
@@ -320,4 +322,110 @@ fn pool_uses_what_a_region_does_not_need() {
     let _q = pool.allocate(200 * MIB, s).unwrap();
     let r = pool.usage().reserved_bytes >> 20;
     assert!(r <= 204, "{r} MiB reserved for 200 live");
+}
+#[test]
+fn what_is_freed_beside_a_capture_does_not_spoil_the_addresses() {
+    for bytes in [1000, 32 << 10, 200 << 10, 2 * MIB] {
+        for trims in [false, true] {
+            let gpu = timed("256MiB");
+            let (s, t) = (stream(&gpu), stream(&gpu));
+            let pool = pool(&gpu, alone());
+            let blocks = [(); 3].map(|()| pool.allocate(bytes, s).unwrap());
+            pool.deallocate(blocks[2], bytes, t).unwrap();
+            gpu.begin_capture(t, CaptureMode::Global).unwrap();
+            if trims {
+                pool.trim();
+            }
+            let taken = pool.allocate(2 * MIB, s);
+            assert!(taken.is_ok(), "{bytes} bytes, trimmed: {trims}: {}", taken.unwrap_err());
+            gpu.end_capture(t).unwrap();
+        }
+    }
+}
+#[test]
+fn what_the_only_stream_freed_before_its_capture_does_not_spoil_the_addresses() {
+    for bytes in [1000, 32 << 10, 200 << 10, 2 * MIB] {
+        for trims in [false, true] {
+            let gpu = timed("256MiB");
+            let (s, t) = (stream(&gpu), stream(&gpu));
+            let pool = pool(&gpu, alone());
+            let block = pool.allocate(bytes, t).unwrap();
+            pool.deallocate(block, bytes, t).unwrap();
+            gpu.begin_capture(t, CaptureMode::Global).unwrap();
+            if trims {
+                pool.trim();
+            }
+            let taken = pool.allocate(2 * MIB, s);
+            assert!(taken.is_ok(), "{bytes} bytes, trimmed: {trims}: {}", taken.unwrap_err());
+            gpu.end_capture(t).unwrap();
+        }
+    }
+}
+#[test]
+fn what_a_region_that_was_given_up_gives_back_counts() {
+    let gpu = timed("256MiB");
+    let s = stream(&gpu);
+    for exportable in [false, true] {
+        let pool = pool(&gpu, alone());
+        let properties = PhysicalProperties { exportable, ..PhysicalProperties::default() };
+        let options = RegionOptions { properties, ..RegionOptions::default() };
+        let region = pool.region(&options).unwrap();
+        let p = region.allocate(20 * MIB, s).unwrap();
+        work(&gpu, p, 20 * MIB, s, 1000);
+        region.deallocate(p, 20 * MIB, s).unwrap();
+        drop(region);
+        let reserved = pool.usage().reserved_bytes;
+        assert!(reserved >= 20 * MIB, "work still uses it");
+        assert_eq!(pool.trim(), reserved);
+    }
+}
+#[test]
+fn memory_of_a_region_that_was_given_up_serves_the_pool() {
+    let gpu = timed("256MiB");
+    let s = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let properties = PhysicalProperties { exportable: true, ..PhysicalProperties::default() };
+    let region = pool.region(&RegionOptions { properties, ..RegionOptions::default() }).unwrap();
+    // To the last page: of what the device had left, the pool could give something back, and try again for that.
+    let mut blocks = vec![];
+    while let Ok(p) = region.allocate(2 * MIB, s) {
+        work(&gpu, p, 2 * MIB, s, 1000);
+        blocks.push(p);
+    }
+    for p in blocks {
+        region.deallocate(p, 2 * MIB, s).unwrap();
+    }
+    drop(region);
+    let r = pool.allocate(200 * MIB, s);
+    assert!(r.is_ok(), "{}", r.unwrap_err());
+}
+#[test]
+fn peaks_outlive_their_region() {
+    let gpu = timed("256MiB");
+    let s = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let region = pool.region(&RegionOptions::default()).unwrap();
+    let p = region.allocate(20 * MIB, s).unwrap();
+    region.deallocate(p, 20 * MIB, s).unwrap();
+    drop(region);
+    pool.trim();
+    let usage = pool.usage();
+    assert!(
+        usage.peak_live_bytes >= 20 * MIB && usage.peak_reserved_bytes >= 20 * MIB,
+        "{usage:?}"
+    );
+    pool.reset_stats();
+    assert_eq!(pool.stats().peak_usage, 0);
+}
+#[test]
+fn a_capture_that_shows_late_costs_no_memory() {
+    let gpu = timed("256MiB");
+    let (s, t) = (stream(&gpu), stream(&gpu));
+    let pool = pool(&gpu, alone());
+    let block = pool.allocate(2 * MIB, t).unwrap();
+    pool.deallocate(block, 2 * MIB, t).unwrap();
+    gpu.begin_capture(t, CaptureMode::Global).unwrap();
+    let taken = pool.allocate(200 * MIB, s);
+    assert!(taken.is_ok(), "{}", taken.unwrap_err());
+    gpu.end_capture(t).unwrap();
 }

@@ -113,3 +113,22 @@ fn streams_that_are_gone_are_forgotten() {
     assert_eq!(remembered(), 0);
     assert_no_findings(&gpu);
 }
+
+/// What one stream's caches keep serves another, before the pool grows beyond its slack.
+#[test]
+fn streams_in_turn_need_no_more_than_one_of_them() {
+    let gpu = gpu(0);
+    let pool = pool(&gpu, alone());
+    let streams = [stream(&gpu), stream(&gpu), stream(&gpu)];
+    let mut reserved = Vec::new();
+    for stream in streams.iter().cycle().take(9) {
+        let blocks: Vec<_> = (0..500).map(|_| pool.allocate(5_840, *stream).unwrap()).collect();
+        reserved.push(pool.usage().reserved_bytes);
+        for block in blocks {
+            write(&gpu, block, 5_840, *stream);
+            pool.deallocate(block, 5_840, *stream).unwrap();
+        }
+    }
+    assert!(reserved.iter().all(|bytes| *bytes == reserved[0]), "{reserved:?}");
+    assert_no_findings(&gpu);
+}

@@ -292,14 +292,15 @@ impl Back {
     ) {
         let mut state = self.state.lock();
         let point = state.streams.point(stream);
+        if state.streams.are_several() {
+            // An event that cannot be recorded now is recorded when somebody has to wait for it. Tried first: it shows whether
+            // the stream is captured, and what has to wait for a capture must not merge with the rest.
+            let _ = state.streams.record(stream, &self.driver);
+        }
         for (node, header) in blocks {
             state.heap.node_mut(node).points.add(point);
             state.give_back(node);
             state.unused_headers.push(header);
-        }
-        if state.streams.are_several() {
-            // An event that cannot be recorded now is recorded when somebody has to wait for it.
-            let _ = state.streams.record(stream, &self.driver);
         }
     }
 

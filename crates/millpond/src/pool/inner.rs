@@ -81,6 +81,8 @@ pub(super) struct Inner {
     served: Served,
     /// Requests that found no place among what has memory, since caches were last emptied for one.
     misses_since_drain: AtomicU64,
+    /// What was kept all the same when they were.
+    kept_after_drain: AtomicU64,
     /// What was counted when the statistics were reset.
     reset_at: Mutex<PoolStats>,
     /// Frees that turned out, later, to have been second ones.
@@ -94,6 +96,8 @@ pub(super) struct Inner {
     regions: Mutex<Regions>,
     /// What regions that are gone had counted.
     of_gone_regions: Mutex<PoolStats>,
+    /// The peaks of the pool and all its regions when one of those last went: live and reserved bytes.
+    peaks_with_gone_regions: Mutex<(usize, usize)>,
     /// The pool whose region this is.
     parent: Weak<Inner>,
     belongs_to: BelongsTo,
@@ -188,6 +192,7 @@ impl Inner {
             served: Served::default(),
             // The first time need not wait.
             misses_since_drain: AtomicU64::new(u64::MAX / 2),
+            kept_after_drain: AtomicU64::new(0),
             reset_at: Mutex::default(),
             late_double_frees: AtomicU64::new(0),
             notes: Mutex::default(),
@@ -195,6 +200,7 @@ impl Inner {
             for_others: Mutex::new(for_others),
             regions: Mutex::default(),
             of_gone_regions: Mutex::default(),
+            peaks_with_gone_regions: Mutex::default(),
             parent,
             belongs_to,
             process: Process::this(),

@@ -115,6 +115,25 @@ impl Pages {
         Some((begin, 1 + more))
     }
 
+    /// Where in a range `bytes` can go, at a multiple of a power of two, on pages of which none has memory. Slow.
+    pub(super) fn room_without_memory(
+        &self,
+        range: std::ops::Range<u64>,
+        bytes: u64,
+        align: u64,
+    ) -> Option<u64> {
+        let align = align.max(1 << self.page_bits);
+        let mut start = range.start.next_multiple_of(align);
+        while start + bytes <= range.end {
+            let has_memory = |page: &PageNumber| self.handle(*page).is_some();
+            let Some(page) = self.of(start, bytes).filter(has_memory).last() else {
+                return Some(start);
+            };
+            start = self.end_of(page).next_multiple_of(align);
+        }
+        None
+    }
+
     pub(super) fn now(&self) -> u32 {
         self.now
     }

@@ -4,20 +4,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millpond::driver::Driver;
 
-use super::{CAPACITY_BYTES, Lab, MOST_EVENTS_KEPT, Wrong};
+use super::{CAPACITY_BYTES, Lab, MOST_EVENTS_KEPT, Peak, Wrong};
 
 impl Lab {
     /// The resource's account, the model and the driver's own books agree.
     pub fn check_books(&self) -> Result<(), Wrong> {
         let usage = catch_unwind(AssertUnwindSafe(|| self.resource().usage()))
             .map_err(|_| "the resource's own checks failed, as was said above")?;
-        let live = self.live_bytes();
-        if (usage.live_bytes, usage.live_blocks) != (live, self.blocks.len()) {
+        let (live, blocks) = (self.live_bytes(), self.blocks.len() + self.apart.len());
+        if (usage.live_bytes, usage.live_blocks) != (live, blocks) {
             return Err(format!(
-                "the resource says {} bytes in {} blocks are live, but it is {live} in {}",
-                usage.live_bytes,
-                usage.live_blocks,
-                self.blocks.len()
+                "the resource says {} bytes in {} blocks are live, but it is {live} in {blocks}",
+                usage.live_bytes, usage.live_blocks,
             ));
         }
         let held = self.gpu.held().total_bytes() - self.held_before.total_bytes();
@@ -33,9 +31,10 @@ impl Lab {
                 usage.driver_calls, self.calls
             ));
         }
-        let peak_is_right = match self.several_threads {
-            false => usage.peak_live_bytes == self.peak_live_bytes,
-            true => usage.peak_live_bytes >= self.peak_live_bytes,
+        let peak_is_right = match self.peak {
+            Peak::Exact => usage.peak_live_bytes == self.peak_live_bytes,
+            Peak::AtLeast => usage.peak_live_bytes >= self.peak_live_bytes,
+            Peak::Unknown => usage.peak_live_bytes >= usage.live_bytes,
         };
         if usage.reserved_bytes < usage.live_bytes
             || !peak_is_right

@@ -72,16 +72,25 @@ impl Back {
     }
 
     fn try_mapping(&self, wanted: Wanted, prefer: Prefer, reach: Reach) -> DriverResult<NodeId> {
-        let Wanted { bytes, align, used_for, .. } = wanted;
+        let Wanted { bytes, align, used_for, taker } = wanted;
         let mut state = self.state.lock();
         // Another thread may have mapped what serves this request meanwhile.
         if let Some(node) = state.take_in_place(wanted, reach, &self.driver)? {
             return Ok(node);
         }
-        let Some(found) = state.find_anywhere(wanted, reach) else {
-            return Err(self.out_of_addresses(bytes));
+        let node = match state.find_anywhere(wanted, reach) {
+            Some(found) => {
+                // Before there is memory for it: a stream that turns out to be captured cannot be waited for.
+                let points = state.heap.node(found).points.clone();
+                let waits = state.streams.order(&points, taker.slot, taker.handle, &self.driver)?;
+                state.counts.cross_stream_waits += waits as u64;
+                state.heap.take(found, bytes, align, used_for)
+            }
+            None => {
+                let taken = state.take_without_memory(wanted);
+                taken.ok_or_else(|| self.out_of_addresses(bytes))?
+            }
         };
-        let node = state.heap.take(found, bytes, align, used_for);
         let start = state.heap.node(node).start;
         state.pages.add_user(start, bytes);
         let missing = state.pages.missing(start, bytes);
@@ -198,13 +207,15 @@ impl Back {
         for neighbour in state.heap.free_neighbours(node) {
             state.heap.node_mut(neighbour).points.merge(moved_points.clone());
         }
+        // The stream comes after these already.
         let mut points = std::mem::take(&mut state.heap.node_mut(node).points);
-        points.merge(moved_points);
         for (page, handle) in missing.into_iter().zip(handles) {
             state.pages.set_handle(page, Some(handle));
         }
         state.count_used(state.heap.node(node).bytes);
-        match state.streams.order(&points, taker.slot, taker.handle, &self.driver) {
+        let ordered = state.streams.order(&moved_points, taker.slot, taker.handle, &self.driver);
+        points.merge(moved_points);
+        match ordered {
             Ok(waits) => {
                 state.counts.cross_stream_waits += waits as u64;
                 if state.heap.node(node).used_for == Use::Slab {

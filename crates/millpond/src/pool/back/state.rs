@@ -75,6 +75,20 @@ impl State {
         self.heap.find(bytes, align, ordered).or_else(|| self.heap.find(bytes, align, usable))
     }
 
+    /// Takes addresses that have no memory out of a free range that cannot be waited for: where there is none, nobody has used
+    /// any. What a stream freed before it was captured would otherwise keep everything that it has merged with.
+    pub(super) fn take_without_memory(&mut self, wanted: Wanted) -> Option<NodeId> {
+        let Wanted { bytes, align, used_for, .. } = wanted;
+        let (id, start) = self.heap.largest_first(bytes).find_map(|id| {
+            let node = self.heap.node(id);
+            let room = self.pages.room_without_memory(node.start..node.end(), bytes, align)?;
+            Some((id, room))
+        })?;
+        let node = self.heap.take_at(id, start, bytes, used_for);
+        self.heap.node_mut(node).points = Points::default();
+        Some(node)
+    }
+
     /// The largest free range with memory under all of it. Slow.
     pub(super) fn largest_hole_bytes(&self) -> u64 {
         let ranges = self.ranges_with_memory();

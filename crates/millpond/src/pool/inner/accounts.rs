@@ -15,6 +15,11 @@ impl Inner {
         self.live().0
     }
 
+    /// As [`live_bytes`](Self::live_bytes), where somebody counts them.
+    pub(super) fn counted_live_bytes(&self) -> Option<u64> {
+        self.settings.counts().then(|| self.live_bytes() as u64)
+    }
+
     /// Live bytes and blocks: as counted, or where nobody counts by a look at every block.
     fn live(&self) -> (i64, i64) {
         if !self.settings.counts() {
@@ -69,6 +74,7 @@ impl Inner {
         }
         let mut reset_at = self.reset_at.lock();
         *reset_at = self.raw_stats();
+        self.peaks_with_gone_regions.lock().0 = 0;
         self.reset_peaks();
         self.all_regions().iter().for_each(|region| region.reset_peaks());
     }
@@ -81,9 +87,10 @@ impl Inner {
     fn raw_stats(&self) -> PoolStats {
         let usage = self.usage();
         let mut stats = self.own_stats();
-        stats.add(&self.of_gone_regions.lock());
+        let (regions, gone) = self.regions_and_gone();
+        stats.add(&gone);
         let mut captured_bytes = 0;
-        for region in self.all_regions() {
+        for region in regions {
             stats.add(&region.own_stats());
             if region.belongs_to == BelongsTo::Capture {
                 captured_bytes += region.own_usage().reserved_bytes as u64;
@@ -151,7 +158,17 @@ impl Inner {
             sum.largest_free_bytes = sum.largest_free_bytes.max(more.largest_free_bytes);
             sum
         };
-        self.all_regions().into_iter().fold(self.own_usage(), add)
+        let mut usage = self.all_regions().into_iter().fold(self.own_usage(), add);
+        let (live, reserved) = *self.peaks_with_gone_regions.lock();
+        usage.peak_live_bytes = usage.peak_live_bytes.max(live);
+        usage.peak_reserved_bytes = usage.peak_reserved_bytes.max(reserved);
+        usage
+    }
+
+    /// A region is about to go, and takes its peaks along.
+    pub(super) fn remember_peaks(&self) {
+        let usage = self.usage();
+        *self.peaks_with_gone_regions.lock() = (usage.peak_live_bytes, usage.peak_reserved_bytes);
     }
 
     /// As [`usage`](Self::usage), of the pool a region belongs to.

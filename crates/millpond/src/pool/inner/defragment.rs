@@ -72,8 +72,7 @@ impl Inner {
         if self.has_forked() {
             return 0;
         }
-        self.sweep_regions(Sweep::WithoutWaiting);
-        let mut released = 0;
+        let mut released = self.sweep_regions(Sweep::WithoutWaiting) as usize;
         for region in self.all_regions() {
             released += region.defragment();
         }
@@ -109,7 +108,9 @@ impl Inner {
         let Some(since) = now.checked_sub(1 + patience) else { return };
         if self.back.expire(PAGES_PER_INTERVAL.max(spare / 4), since) > 0 {
             adaptive.given_back();
-            // What was needed once, long ago, no longer says how much may be reserved.
+            // What was needed once, long ago, no longer says how much may be reserved; nor does what was live when memory was
+            // last asked for.
+            self.back.set_live_bytes(self.counted_live_bytes());
             self.back.state().forget_peak();
         }
     }

@@ -29,7 +29,10 @@ impl Inner {
         }
         if self.is_worth_draining(wanted.bytes) {
             let in_place = || self.back.allocate_in_place(wanted, reach);
-            if let Some(placed) = self.drain_until(in_place)? {
+            let placed = self.drain_until(in_place);
+            // Relaxed: as below.
+            self.kept_after_drain.store(self.kept_bytes(), Ordering::Relaxed);
+            if let Some(placed) = placed? {
                 self.served_by(&self.served.reuse, wanted.taker);
                 return Ok(Some(placed));
             }
@@ -43,8 +46,7 @@ impl Inner {
             return Ok(Some(placed));
         }
         self.served_by(&self.served.device, wanted.taker);
-        let counted = self.settings.counts().then(|| self.live_bytes() as u64);
-        self.back.set_live_bytes(counted);
+        self.back.set_live_bytes(self.counted_live_bytes());
         self.borrow_pages(wanted.bytes);
         let out_of_memory = |answer: &DriverResult<Placed>| {
             answer.as_ref().is_err_and(DriverError::is_out_of_memory)
@@ -70,22 +72,33 @@ impl Inner {
     }
 
     /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
-    /// to spend it is not done for every request that finds no place; without slack, memory comes first.
+    /// to spend it is not done for every request that finds no place, unless they have come to keep more than the slack; without slack,
+    /// memory comes first.
     pub(super) fn is_worth_draining(&self, bytes: u64) -> bool {
         /// Requests between two drains, for a slack of 1.
         const PATIENCE: f64 = 4096.0;
         // Relaxed: roughly often enough is enough.
         let missed = self.misses_since_drain.fetch_add(1, Ordering::Relaxed);
-        if missed < (self.back.slack() * PATIENCE) as u64 {
-            return false;
-        }
-        // Without counters nobody knows what caches keep.
-        let live = if self.settings.counts() { self.live_bytes() as u64 } else { 0 };
-        let kept = self.back.used_bytes().saturating_sub(live);
-        let worth = kept >= bytes.min(WORTH_DRAINING_BYTES);
+        let slack = self.back.slack();
+        let kept = self.kept_bytes();
+        let has_waited = missed >= (slack * PATIENCE) as u64;
+        // What the last time did not gain is no cache's: it is left over in slabs and by rounding.
+        let gain = kept.saturating_sub(self.kept_after_drain.load(Ordering::Relaxed));
+        let is_much = gain as f64 > slack * self.back.used_bytes().saturating_sub(kept) as f64;
+        let worth = if has_waited {
+            kept >= bytes.min(WORTH_DRAINING_BYTES)
+        } else {
+            is_much && gain >= WORTH_DRAINING_BYTES
+        };
         if worth {
             self.misses_since_drain.store(0, Ordering::Relaxed);
         }
         worth
+    }
+
+    /// What is used and nobody's: kept in caches, and left over in slabs and by rounding.
+    fn kept_bytes(&self) -> u64 {
+        // Where nobody counts, none of it may be live.
+        self.back.used_bytes().saturating_sub(self.counted_live_bytes().unwrap_or(0))
     }
 }

@@ -15,11 +15,18 @@ use crate::pool::back::{Taker, Wanted};
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::heap::Use;
 use crate::pool::points::Points;
+use crate::pool::stats::PoolStats;
 use crate::resource::AllocError;
 
 /// All regions of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Regions(Vec<Kept>);
+
+impl Regions {
+    fn all(&self) -> Vec<Arc<Inner>> {
+        self.0.iter().map(|kept| Arc::clone(&kept.inner)).collect()
+    }
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -74,6 +81,7 @@ impl Inner {
         if bytes == 0 {
             return Ok(());
         }
+        self.shape_of(bytes as usize)?;
         let wanted = Wanted {
             bytes: bytes.next_multiple_of(STEP_BYTES),
             align: STEP_BYTES,
@@ -161,8 +169,9 @@ impl Inner {
         self.sweep_regions(Sweep::WithoutWaiting);
     }
 
-    /// Takes over what regions that were given up no longer use.
-    pub(super) fn sweep_regions(&self, sweep: Sweep) {
+    /// Takes over what regions that were given up no longer use. Returns how many bytes went back to the driver instead.
+    pub(super) fn sweep_regions(&self, sweep: Sweep) -> u64 {
+        let mut released = 0;
         let given_up: Vec<(Arc<Inner>, Points)> = {
             let regions = self.regions.lock();
             let of = |kept: &Kept| Some((Arc::clone(&kept.inner), kept.given_up.clone()?));
@@ -176,32 +185,43 @@ impl Inner {
                 region.back.end_capture();
             }
             region.drain();
-            self.take_over_pages(&region, sweep);
+            released += self.take_over_pages(&region, sweep);
             let usage = region.own_usage();
             // What work still uses goes another time, if nobody is to wait for it.
             if usage.live_blocks > 0 || usage.reserved_bytes > 0 && sweep == Sweep::WithoutWaiting {
                 continue;
             }
-            self.of_gone_regions.lock().add(&region.own_stats());
+            self.remember_peaks();
             let gone = {
                 let mut regions = self.regions.lock();
                 let at = regions.0.iter().position(|kept| Arc::ptr_eq(&kept.inner, &region));
-                at.map(|at| regions.0.swap_remove(at))
+                // Whoever sums up has the lock, and finds the region's counts here or there.
+                at.map(|at| {
+                    self.of_gone_regions.lock().add(&region.own_stats());
+                    regions.0.swap_remove(at)
+                })
             };
+            // Another thread may have swept it up at the same moment. What could not be trimmed goes with the region.
+            if gone.is_some() {
+                released += usage.reserved_bytes as u64;
+            }
             // The driver is told without the lock.
             drop(gone);
         }
+        released
     }
 
-    fn take_over_pages(&self, region: &Inner, sweep: Sweep) {
+    /// Returns how many bytes went back to the driver instead.
+    fn take_over_pages(&self, region: &Inner, sweep: Sweep) -> u64 {
         if region.back.properties() == self.back.properties() {
             self.back.adopt(region.back.lend(usize::MAX));
         }
         match sweep {
-            Sweep::Waiting => drop(region.back.trim()),
+            Sweep::Waiting => region.back.trim(),
             Sweep::WithoutWaiting => {
                 let now = region.back.state().pages.now();
-                region.back.expire(usize::MAX, now);
+                let page_bytes = region.back.driver().device().granularity_bytes as u64;
+                region.back.expire(usize::MAX, now) as u64 * page_bytes
             }
         }
     }
@@ -245,8 +265,7 @@ impl Inner {
         if self.has_forked() {
             return 0;
         }
-        self.sweep_regions(Sweep::Waiting);
-        let mut released = 0;
+        let mut released = self.sweep_regions(Sweep::Waiting);
         for region in self.all_regions() {
             region.drain();
             released += region.back.trim();
@@ -291,7 +310,13 @@ impl Inner {
     }
 
     pub(super) fn all_regions(&self) -> Vec<Arc<Inner>> {
-        self.regions.lock().0.iter().map(|kept| Arc::clone(&kept.inner)).collect()
+        self.regions.lock().all()
+    }
+
+    /// All regions, and what those that are gone have counted, at one moment.
+    pub(super) fn regions_and_gone(&self) -> (Vec<Arc<Inner>>, PoolStats) {
+        let regions = self.regions.lock();
+        (regions.all(), *self.of_gone_regions.lock())
     }
 
     /// Captures whose memory was not given up.

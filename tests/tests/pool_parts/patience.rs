@@ -1,0 +1,70 @@
+//! How long memory is kept that nobody needs, interval by interval, without a clock.
+
+use millpond::Resource;
+use millpond::driver::Stream;
+use millpond::pool::{Pool, PoolConfig};
+use millpond_sim::{SimGpu, SimOptions};
+
+use super::{MIB, alone, assert_no_findings, gpu_with, pool, stream, write};
+
+/// Intervals after which everything is given back at the latest.
+const ENOUGH: usize = 1_000;
+
+/// Needs memory once more, and returns after how many intervals it was given back.
+fn intervals_kept(gpu: &SimGpu, pool: &Pool, stream: Stream) -> usize {
+    let block = pool.allocate(20 * MIB, stream).unwrap();
+    write(gpu, block, 20 * MIB, stream);
+    pool.deallocate(block, 20 * MIB, stream).unwrap();
+    millpond::Driver::synchronize_device(gpu).unwrap();
+    let passes = |_: &usize| {
+        pool.interval_has_passed();
+        pool.usage().reserved_bytes == 0
+    };
+    (1..ENOUGH).find(passes).unwrap_or_else(|| panic!("never given back: {}", pool.stats()))
+}
+
+/// Memory that had to be fetched again was given back too early: it is kept longer the next time. After a quiet while it is
+/// given back as early as in the beginning.
+#[test]
+fn what_was_missed_is_kept_longer() {
+    let gpu = gpu_with(SimOptions::default());
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let kept: Vec<usize> = (0..4).map(|_| intervals_kept(&gpu, &pool, stream)).collect();
+    assert_eq!(kept, [2, 3, 5, 9], "one interval more than it is patient for: 1, 2, 4, 8");
+    for _ in 0..ENOUGH {
+        pool.interval_has_passed();
+    }
+    assert_eq!(intervals_kept(&gpu, &pool, stream), 2);
+    assert_no_findings(&gpu);
+}
+
+/// What was live at most, long ago, is no reason to reserve more than the slack beyond what is live now.
+#[test]
+fn an_old_peak_is_forgotten() {
+    let after_a_peak = |forgets: bool| {
+        let gpu = gpu_with(SimOptions::default());
+        let stream = stream(&gpu);
+        let pool = pool(&gpu, PoolConfig { slack: 0.15, ..alone() });
+        let blocks: Vec<_> = (0..20).map(|_| pool.allocate(20 * MIB, stream).unwrap()).collect();
+        for block in blocks {
+            pool.deallocate(block, 20 * MIB, stream).unwrap();
+        }
+        match forgets {
+            true => (0..ENOUGH).for_each(|_| pool.interval_has_passed()),
+            false => drop(pool.trim()),
+        }
+        assert_eq!(pool.usage().reserved_bytes, 0);
+        let blocks: Vec<_> = (0..8).map(|_| pool.allocate(4 * MIB, stream).unwrap()).collect();
+        for block in blocks.iter().step_by(2) {
+            pool.deallocate(*block, 4 * MIB, stream).unwrap();
+        }
+        // Too large for any of the holes, not for the memory in them.
+        pool.allocate(14 * MIB, stream).unwrap();
+        (pool.stats().page_moves, pool.usage().reserved_bytes)
+    };
+    let (moves, reserved) = after_a_peak(true);
+    assert!(moves > 0 && reserved <= 34 * MIB, "{moves} moves, {reserved} bytes");
+    let (moves, reserved) = after_a_peak(false);
+    assert!(moves == 0 && reserved >= 44 * MIB, "{moves} moves, {reserved} bytes");
+}
