@@ -27,7 +27,7 @@ pub use limits::{
 };
 pub use program::{programs, programs_until};
 pub use seeds::{Seeds, replay_command, runner};
-pub use threads::threads;
+pub use threads::{threads, threads_in};
 pub use troubles::troubled_programs;
 
 /// What a resource promises beyond the basic rules.
@@ -43,16 +43,27 @@ pub struct Promises {
     pub oom_complete: bool,
     /// Driver calls may keep failing, several kinds at once, and nothing is lost.
     pub withstands_troubles: bool,
+    /// All blocks have this size: smaller ones take as much, larger ones are refused. `None`: blocks have any size.
+    pub block_bytes: Option<usize>,
+}
+
+impl Promises {
+    /// A size, or the largest that it can be.
+    pub(crate) fn at_most(&self, bytes: usize) -> usize {
+        self.block_bytes.map_or(bytes, |most| bytes.min(most))
+    }
 }
 
 /// How a resource is made on a driver.
-pub type Make = fn(Arc<dyn Driver>) -> DriverResult<Box<dyn Resource>>;
+pub type Make = &'static (dyn Fn(Arc<dyn Driver>) -> DriverResult<Box<dyn Resource>> + Sync);
 
 /// A resource under test.
 #[derive(Clone, Copy)]
 pub struct Subject {
     /// The name that replays it: the module of its tests.
     pub name: &'static str,
+    /// What it is: several may share a name.
+    pub stack: &'static str,
     /// Makes one, or says why the driver did not let it.
     pub make: Make,
     /// What it promises.
@@ -80,7 +91,7 @@ pub fn with_replay(outcome: Result<(), Wrong>, subject: &Subject, check: &str) {
         let command = format!("cargo test -p millpond-tests {}::{check}", subject.name);
         let replay =
             if wrong.contains("replay") { String::new() } else { format!("\nreplay: {command}") };
-        panic!("{wrong}{replay}");
+        panic!("{}: {wrong}{replay}", subject.stack);
     }
 }
 
@@ -94,6 +105,8 @@ pub fn seeds_beside(programs: u64, usual: u64) -> u64 {
 ///
 /// An optional last argument is the number of seeded programs to run, instead of 1,000, and of those on devices that go wrong; with 100
 /// or fewer the dear checks are shorter, too. After it may come the kind of device.
+///
+/// `conformance!(@each name, subjects, programs)` has the same tests, each of which tries several subjects of this name in turn.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $make:expr, $promises:expr) => {
@@ -114,7 +127,8 @@ macro_rules! conformance {
 
             const SUBJECT: suite::Subject = suite::Subject {
                 name: $path,
-                make: |driver| {
+                stack: $path,
+                make: &|driver| {
                     let make: fn(_) -> millpond::driver::DriverResult<_> = $make;
                     Ok(Box::new(make(driver)?))
                 },
@@ -122,40 +136,41 @@ macro_rules! conformance {
                 device: $device,
             };
 
-            $crate::conformance!(@checks
-                empty_blocks bad_frees out_of_memory coalesces returns_upstream
-                reuses_across_streams threads
-            );
-
-            #[test]
-            fn oom_complete() {
-                let outcome = suite::oom_complete_in(&SUBJECT, suite::seeds_beside($programs, 50));
-                suite::with_replay(outcome, &SUBJECT, "oom_complete");
-            }
-
-            #[test]
-            fn every_call_failing() {
-                let outcome = suite::every_call_failing_in(&SUBJECT, suite::seeds_beside($programs, 8));
-                suite::with_replay(outcome, &SUBJECT, "every_call_failing");
-            }
-
-            #[test]
-            fn programs() {
-                suite::with_replay(suite::programs(&SUBJECT, $programs), &SUBJECT, "programs");
-            }
-
-            #[test]
-            fn troubled_programs() {
-                let outcome = suite::troubled_programs(&SUBJECT, $programs);
-                suite::with_replay(outcome, &SUBJECT, "troubled_programs");
-            }
+            $crate::conformance!(@tests [SUBJECT], $programs);
         }
     };
-    (@checks $($check:ident)*) => {
+    (@each $name:ident, $subjects:expr, $programs:expr) => {
+        mod $name {
+            use super::*;
+            use $crate::conformance as suite;
+
+            $crate::conformance!(@tests $subjects, $programs);
+        }
+    };
+    (@tests $subjects:expr, $programs:expr) => {
+        $crate::conformance!(@checks $subjects;
+            empty_blocks = suite::empty_blocks;
+            bad_frees = suite::bad_frees;
+            out_of_memory = suite::out_of_memory;
+            coalesces = suite::coalesces;
+            returns_upstream = suite::returns_upstream;
+            reuses_across_streams = suite::reuses_across_streams;
+            threads = |subject| suite::threads_in(subject, suite::seeds_beside($programs, 8));
+            oom_complete = |subject| suite::oom_complete_in(subject, suite::seeds_beside($programs, 50));
+            every_call_failing =
+                |subject| suite::every_call_failing_in(subject, suite::seeds_beside($programs, 8));
+            programs = |subject| suite::programs(subject, $programs);
+            troubled_programs = |subject| suite::troubled_programs(subject, $programs);
+        );
+    };
+    (@checks $subjects:expr; $($check:ident = $run:expr;)*) => {
         $(
             #[test]
             fn $check() {
-                suite::with_replay(suite::$check(&SUBJECT), &SUBJECT, stringify!($check));
+                let run: fn(&suite::Subject) -> Result<(), suite::Wrong> = $run;
+                for subject in $subjects {
+                    suite::with_replay(run(&subject), &subject, stringify!($check));
+                }
             }
         )*
     };

@@ -3,6 +3,7 @@
 //! - [`mod@conformance`]: what every resource must do. One line adds a resource ([`conformance!`]).
 //! - [`mod@driver_suite`]: what every driver must do.
 //! - [`mod@soak`]: one pool, used in every way at once for as long as one likes.
+//! - [`mod@named`]: resources by name, on drivers that fail.
 //! - [`pattern`]: what a user does with a block, for a machine to check.
 //! - [`recorded_addresses`]: a driver that gives a recorded program's addresses.
 //! - [`broken`]: resources with planted bugs, which show that the suite finds them.
@@ -10,6 +11,7 @@
 pub mod broken;
 pub mod conformance;
 pub mod driver_suite;
+pub mod named;
 pub mod pattern;
 pub mod recorded_addresses;
 pub mod soak;

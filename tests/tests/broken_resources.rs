@@ -12,6 +12,7 @@ const REGIONS: Promises = Promises {
     reuses_across_streams: true,
     oom_complete: false,
     withstands_troubles: false,
+    block_bytes: None,
 };
 const PAGES: Promises = Promises { oom_complete: true, ..REGIONS };
 
@@ -46,7 +47,8 @@ macro_rules! broken {
 
             const SUBJECT: Subject = Subject {
                 name: stringify!($name),
-                make: |driver| Ok(Box::new($resource::new(driver, $bug))),
+                stack: stringify!($name),
+                make: &|driver| Ok(Box::new($resource::new(driver, $bug))),
                 promises: $promises,
                 device: suite::Device::Whole,
             };

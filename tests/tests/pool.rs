@@ -16,6 +16,7 @@ const POOL: Promises = Promises {
     reuses_across_streams: true,
     oom_complete: true,
     withstands_troubles: true,
+    block_bytes: None,
 };
 
 /// Without the background, which does what it does when it likes, the same calls give the same answers.

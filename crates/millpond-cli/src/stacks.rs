@@ -1,9 +1,14 @@
 //! Lists of stacks, as they are typed.
 
-/// Takes a list apart. What is `key=value` goes on with the options of the stack before it.
+/// Takes a list apart at commas outside of brackets. What is `key=value` goes on with the options of the stack before it.
 pub(crate) fn separate(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for part in list.split(',') {
+    let mut depth = 0_i32;
+    let is_end = |letter: char| {
+        depth += i32::from(letter == '[') - i32::from(letter == ']');
+        letter == ',' && depth == 0
+    };
+    for part in list.split(is_end) {
         let is_option =
             part.split_once('=').is_some_and(|(key, _)| !key.contains(':') && !key.contains('/'));
         match names.last_mut() {
@@ -20,12 +25,14 @@ mod tests {
 
     #[test]
     fn options_stay_with_their_stack() {
-        let list = "mimalloc,pool:slack=0.1,alignment=4KiB,limit:bytes=1GiB/pool:slack=0,direct";
+        let list = "mimalloc,pool:slack=0.1,alignment=4KiB,limit:bytes=1GiB/pool:slack=0,direct,\
+            torch:roundup_power2_divisions=[256:1,>:8]";
         let expected = [
             "mimalloc",
             "pool:slack=0.1,alignment=4KiB",
             "limit:bytes=1GiB/pool:slack=0",
             "direct",
+            "torch:roundup_power2_divisions=[256:1,>:8]",
         ];
         assert_eq!(separate(list), expected);
     }

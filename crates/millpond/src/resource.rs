@@ -7,12 +7,20 @@ mod arena;
 mod async_pool;
 mod best_fit;
 mod bfc;
+mod binning;
+mod buddy;
 mod direct;
+mod each_block;
 mod error;
+mod fixed_size;
 mod frees;
 mod live_blocks;
+mod managed;
 mod ordered;
+mod pinned;
+mod recent;
 mod shared;
+mod slab;
 mod torch;
 mod treap;
 mod upstream;
@@ -24,8 +32,14 @@ pub use arena::{Arena, ArenaConfig};
 pub use async_pool::{Async, AsyncConfig};
 pub use best_fit::{BestFit, BestFitConfig};
 pub use bfc::{Bfc, BfcConfig};
+pub use binning::{Binning, BinningConfig};
+pub use buddy::{Buddy, BuddyConfig};
 pub use direct::Direct;
 pub use error::{AllocError, FreeError, MakeError, OutOfMemory, OverLimit, Recoverable};
+pub use fixed_size::{FixedSize, FixedSizeConfig};
+pub use managed::{Managed, ManagedConfig};
+pub use pinned::{Pinned, PinnedConfig};
+pub use slab::{Slab, SlabConfig};
 pub use torch::{PyTorchCaching, TorchConfig, TorchConfigError};
 pub use usage::Usage;
 
@@ -61,6 +75,11 @@ pub trait Resource: Send + Sync {
 
     /// Gives back what nobody holds; returns how many bytes that were.
     fn trim(&self) -> usize;
+
+    /// [`usage`](Self::usage)'s `reserved_bytes`, asked by a resource above this one. If that takes driver calls, they count.
+    fn reserved_bytes(&self) -> usize {
+        self.usage().reserved_bytes
+    }
 
     /// The driver whose memory this is in the end.
     fn driver(&self) -> &Arc<dyn Driver>;

@@ -29,7 +29,9 @@ mod error;
 mod handles;
 mod options;
 mod parse;
+mod pool_options;
 mod resources;
+mod torch_options;
 
 use std::fmt;
 use std::str::FromStr;

@@ -16,7 +16,7 @@ use millpond::resource::ALIGNMENT;
 use millpond::{AllocError, FreeError, Resource};
 use millpond_sim::{Fault, Profile, RunOrder, SimGpu, SimOptions};
 
-use super::{Device, Subject};
+use super::{Device, Promises, Subject};
 use crate::pattern::{Pattern, Sums};
 
 /// What was wrong, in words.
@@ -52,6 +52,8 @@ pub struct Lab {
     /// The device.
     pub gpu: Arc<SimGpu>,
     resource: Option<Box<dyn Resource>>,
+    /// What the resource promises.
+    pub(crate) promises: Promises,
     streams: Vec<Stream>,
     blocks: BTreeMap<DevicePtr, Block>,
     order: Vec<DevicePtr>,
@@ -100,7 +102,11 @@ impl Lab {
         seed: u64,
         faults: &[Fault],
     ) -> Result<Result<Lab, DriverError>, Wrong> {
-        Lab::made_on(test_gpu(seed, subject.device), faults, subject.make)
+        let mut made = Lab::made_on(test_gpu(seed, subject.device), faults, subject.make);
+        if let Ok(Ok(lab)) = &mut made {
+            lab.promises = subject.promises;
+        }
+        made
     }
 
     /// As [`with_faults`](Self::with_faults), with a resource that is made in a way of its own.
@@ -135,6 +141,7 @@ impl Lab {
         };
         Ok(Ok(Lab {
             resource: Some(resource),
+            promises: Promises::default(),
             calls: gpu.counted_calls(),
             gpu,
             streams,

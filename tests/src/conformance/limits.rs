@@ -56,18 +56,19 @@ pub fn out_of_memory(subject: &Subject) -> Result<(), Wrong> {
             other => return Err(format!("{bytes} bytes gave {other:?}")),
         }
     }
-    let count = fill_up(&mut lab, 3 * MIB, &[2], usize::MAX)?;
+    let bytes = subject.promises.at_most(3 * MIB);
+    let count = fill_up(&mut lab, bytes, &[2], usize::MAX)?;
     if count < CAPACITY_BYTES / (8 * MIB) {
-        return Err(format!("memory was out after {count} blocks of 3 MiB"));
+        return Err(format!("memory was out after {count} blocks of {bytes} bytes"));
     }
-    let message =
-        lab.allocate(64 * MIB, 2)?.err().map(|error| error.to_string()).unwrap_or_default();
-    if !message.contains("67108864") || !message.contains("live") {
+    let large = subject.promises.at_most(64 * MIB);
+    let message = lab.allocate(large, 2)?.err().map(|error| error.to_string()).unwrap_or_default();
+    if !message.contains(&large.to_string()) || !message.contains("live") {
         return Err(format!("out of memory does not explain itself: {message}"));
     }
     let block = lab.block(count / 2).expect("many are held");
     lab.free(&block, 2)?.map_err(|error| error.to_string())?;
-    expect(&mut lab, 3 * MIB, 2, "after one of its size was freed")?;
+    expect(&mut lab, bytes, 2, "after one of its size was freed")?;
     lab.close(subject.promises.returns_upstream)
 }
 
@@ -113,9 +114,9 @@ pub fn returns_upstream(subject: &Subject) -> Result<(), Wrong> {
     if !subject.promises.returns_upstream {
         return Ok(());
     }
-    for bytes in [700, 100_000, 7 * MIB] {
+    for bytes in [700, 100_000, 7 * MIB].map(|bytes| subject.promises.at_most(bytes)) {
         for count in 0..24 {
-            let may_run_out = may_run_out(lab.live_bytes(), bytes);
+            let may_run_out = may_run_out(&lab, bytes);
             match lab.allocate(bytes, count % 5)? {
                 Err(error) if error.is_out_of_memory() && may_run_out => break,
                 Err(error) => return Err(format!("{bytes} bytes were refused: {error}")),
@@ -142,7 +143,7 @@ pub fn reuses_across_streams(subject: &Subject) -> Result<(), Wrong> {
     if !subject.promises.reuses_across_streams {
         return Ok(());
     }
-    for bytes in [2000, 300_000, 6 * MIB] {
+    for bytes in [2000, 300_000, 6 * MIB].map(|bytes| subject.promises.at_most(bytes)) {
         let count = fill_up(&mut lab, bytes, &[2], MOST_BLOCKS)?;
         free_all(&mut lab, &[2])?;
         let reserved = lab.resource().usage().peak_reserved_bytes;

@@ -68,9 +68,12 @@ pub(crate) fn program() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(steps(), 1..64)
 }
 
-/// Whether an allocation may fail: never while little is asked of a device that is mostly free.
-pub(crate) fn may_run_out(live_bytes: usize, bytes: usize) -> bool {
-    live_bytes + bytes > CAPACITY_BYTES / 4
+/// Whether an allocation may fail: never while little is asked of a device that is mostly free, unless it is more than a block may have.
+pub(crate) fn may_run_out(lab: &Lab, bytes: usize) -> bool {
+    match lab.promises.block_bytes {
+        None => lab.live_bytes() + bytes > CAPACITY_BYTES / 4,
+        Some(block) => bytes > block || (lab.blocks().count() + 1) * block > CAPACITY_BYTES / 4,
+    }
 }
 
 /// What is wrong with the device while a step runs.
@@ -107,7 +110,7 @@ pub(crate) fn run_step(lab: &mut Lab, step: &Step, trouble: Trouble) -> Result<O
     let injected = lab.gpu.injected_faults();
     match *step {
         Step::Allocate { bytes, stream } => {
-            let short = trouble.is_short || may_run_out(lab.live_bytes(), bytes);
+            let short = trouble.is_short || may_run_out(lab, bytes);
             if let Err(error) = lab.allocate(bytes, stream)? {
                 let excused = lab.gpu.injected_faults() > injected;
                 if !(excused || short && error.is_out_of_memory()) {

@@ -17,6 +17,8 @@ use super::seeds::{Seeds, replay_command};
 
 const THREADS: u64 = 4;
 const OPERATIONS: usize = 400;
+/// Seeds to try where nothing else is asked for.
+const SEEDS: u64 = 8;
 
 /// A block on its way between threads: usable once the event has passed.
 struct Parcel {
@@ -38,7 +40,15 @@ struct Shared {
 /// # Errors
 /// What was wrong, and the command that tries it again.
 pub fn threads(subject: &Subject) -> Result<(), Wrong> {
-    for seed in Seeds::first(8) {
+    threads_in(subject, SEEDS)
+}
+
+/// As [`threads`], with so many seeds.
+///
+/// # Errors
+/// As there.
+pub fn threads_in(subject: &Subject, seeds: u64) -> Result<(), Wrong> {
+    for seed in Seeds::first(seeds) {
         let gpu = Arc::new(test_gpu(seed, subject.device));
         let outcome = run(subject, seed, &gpu);
         count_simulated(&gpu);

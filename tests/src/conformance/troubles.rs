@@ -45,6 +45,14 @@ const CALLS: &[Call] = &[
     Call::MemoryInfo,
     Call::Alloc,
     Call::Free,
+    Call::AllocManaged,
+    Call::Prefetch,
+    Call::AllocPinned,
+    Call::FreePinned,
+    Call::PoolAttribute,
+    Call::TrimPool,
+    Call::AllocAsync,
+    Call::FreeAsync,
     Call::Create,
     Call::Release,
     Call::Map,
@@ -136,7 +144,7 @@ impl Troubled {
 
     fn ask_again(&mut self) -> Result<(), Wrong> {
         let Some((bytes, stream)) = self.refused.take() else { return Ok(()) };
-        if may_run_out(self.lab.live_bytes(), bytes) {
+        if may_run_out(&self.lab, bytes) {
             return Ok(());
         }
         let injected = self.lab.gpu.injected_faults();

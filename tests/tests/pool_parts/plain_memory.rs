@@ -14,6 +14,7 @@ const PLAIN: Promises = Promises {
     // Nothing moves: memory can be there, in pieces.
     oom_complete: false,
     withstands_troubles: true,
+    block_bytes: None,
 };
 
 conformance!(

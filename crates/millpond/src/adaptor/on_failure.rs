@@ -86,6 +86,10 @@ impl<R: Resource, F: Fn(&AllocError, u32) -> bool + Send + Sync> Resource for On
         self.resource.trim()
     }
 
+    fn reserved_bytes(&self) -> usize {
+        self.resource.reserved_bytes()
+    }
+
     fn driver(&self) -> &Arc<dyn Driver> {
         self.resource.driver()
     }

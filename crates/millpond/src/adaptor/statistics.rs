@@ -183,6 +183,10 @@ impl<R: Resource> Resource for Statistics<R> {
         self.resource.trim()
     }
 
+    fn reserved_bytes(&self) -> usize {
+        self.resource.reserved_bytes()
+    }
+
     fn driver(&self) -> &Arc<dyn Driver> {
         self.resource.driver()
     }

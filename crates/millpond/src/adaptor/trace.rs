@@ -98,6 +98,10 @@ impl<R: Resource> Resource for Trace<R> {
         self.resource.trim()
     }
 
+    fn reserved_bytes(&self) -> usize {
+        self.resource.reserved_bytes()
+    }
+
     fn driver(&self) -> &Arc<dyn Driver> {
         self.resource.driver()
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use self::space::{SUPERBLOCK_BYTES, Space, Superblock};
+use self::space::{Bounds, SUPERBLOCK_BYTES, Space, Superblock};
 use super::upstream::{Upstream, aligned};
 use super::{ALIGNMENT, AllocError, Direct, FreeError, MakeError, Resource, Usage};
 use crate::driver::{DevicePtr, Driver, DriverResult, Stream, StreamId};
@@ -47,11 +47,18 @@ pub struct Arena {
     epoch: Option<Arc<AtomicU64>>,
 }
 
+/// The arena of one stream.
+#[derive(Debug, Default)]
+struct StreamArena {
+    space: Space,
+    superblocks: Vec<Bounds>,
+}
+
 /// The arenas of streams. Locks: this one first, then arenas in the order of this list, then the global arena.
 #[derive(Debug, Default)]
 struct Arenas {
-    all: Vec<Arc<Mutex<Space>>>,
-    by_stream: HashMap<StreamId, Arc<Mutex<Space>>>,
+    all: Vec<Arc<Mutex<StreamArena>>>,
+    by_stream: HashMap<StreamId, Arc<Mutex<StreamArena>>>,
 }
 
 /// Sums over all arenas. Relaxed throughout: they order nothing.
@@ -65,7 +72,7 @@ struct Tally {
 struct LastArena {
     /// Of which [`Arena`], for which handle, and when that meant the arena's stream.
     of: (u64, Stream, u64),
-    space: Arc<Mutex<Space>>,
+    space: Arc<Mutex<StreamArena>>,
 }
 
 thread_local! {
@@ -97,8 +104,7 @@ impl Arena {
         };
         let bytes = bytes / ALIGNMENT * ALIGNMENT;
         if (bytes as u64) < SUPERBLOCK_BYTES {
-            let remedy = format!("is {bytes}, make it at least 1 MiB");
-            return Err(MakeError::setting("arena_bytes", remedy));
+            return Err(MakeError::setting("arena_bytes", "must be 1MiB at least"));
         }
         let ptr = upstream.take(bytes, Stream::LEGACY)?;
         // Whatever orders the memory upstream is over before any stream uses it.
@@ -126,7 +132,7 @@ impl Arena {
     fn with_arena<T>(
         &self,
         stream: Stream,
-        work: impl FnOnce(&Mutex<Space>) -> T,
+        work: impl FnOnce(&Mutex<StreamArena>) -> T,
     ) -> DriverResult<T> {
         // Relaxed: whoever uses a handle that means another stream now has learnt of that by other means.
         let epoch = self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed));
@@ -149,7 +155,7 @@ impl Arena {
     }
 
     #[cold]
-    fn find_arena(&self, stream: Stream) -> DriverResult<Arc<Mutex<Space>>> {
+    fn find_arena(&self, stream: Stream) -> DriverResult<Arc<Mutex<StreamArena>>> {
         let id = self.upstream.driver.stream_id(stream)?;
         let Arenas { all, by_stream } = &mut *self.arenas.lock();
         let arena = by_stream.entry(id).or_insert_with(|| {
@@ -171,11 +177,12 @@ impl Arena {
             return Ok(self.global.lock().allocate_large(bytes, asked_bytes));
         }
         self.with_arena(stream, |arena| {
-            let mut arena = arena.lock();
-            arena.allocate(bytes, asked_bytes).or_else(|| {
+            let StreamArena { space, superblocks } = &mut *arena.lock();
+            space.allocate(bytes, asked_bytes).or_else(|| {
                 let superblock = self.global.lock().acquire(bytes)?;
-                arena.insert(superblock);
-                arena.allocate(bytes, asked_bytes)
+                superblocks.push(superblock.bounds);
+                space.insert(superblock);
+                space.allocate(bytes, asked_bytes)
             })
         })
     }
@@ -184,15 +191,15 @@ impl Arena {
     #[cold]
     fn defragment(&self) -> DriverResult<()> {
         let mut arenas = self.arenas.lock();
-        let mut spaces: Vec<_> = arenas.all.iter().map(|arena| arena.lock()).collect();
+        let mut locked: Vec<_> = arenas.all.iter().map(|arena| arena.lock()).collect();
         self.upstream.driver.synchronize_device()?;
         let mut global = self.global.lock();
-        for space in &mut spaces {
-            for superblock in space.remove_all() {
-                global.release(superblock);
+        for arena in &mut locked {
+            for bounds in std::mem::take(&mut arena.superblocks) {
+                global.release(arena.space.remove(bounds));
             }
         }
-        drop((global, spaces));
+        drop((global, locked));
         // Whoever still uses one finds it again by its stream, and it is empty.
         let Arenas { all, by_stream } = &mut *arenas;
         by_stream.retain(|_, arena| Arc::strong_count(arena) > 2);
@@ -201,43 +208,55 @@ impl Arena {
     }
 
     /// Frees a block that is not of the stream's own arena.
-    #[cold]
     fn free_elsewhere(
         &self,
         ptr: DevicePtr,
         bytes: usize,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        self.with_block(ptr, bytes, |_, _| ())?;
+        if !self.global.lock().live.is_block(ptr, bytes) {
+            self.with_block(ptr, bytes, |_| ())?;
+        }
         // Whoever gets it next may be on any stream.
         self.upstream.driver.synchronize_stream(stream)?;
         // Looked for anew: it may have moved, or somebody else has freed it meanwhile.
-        self.with_block(ptr, bytes, |space, is_global| {
-            let emptied = space.free(ptr);
-            if let Some(superblock) = emptied.filter(|_| is_global) {
-                space.coalesce(superblock);
-            }
+        if self.free_in_global(ptr, bytes) {
+            return Ok(());
+        }
+        self.with_block(ptr, bytes, |space| {
+            space.free(ptr, bytes);
         })
     }
 
-    /// Does something with the arena that a block is in; says also whether it is the global one.
+    fn free_in_global(&self, ptr: DevicePtr, bytes: usize) -> bool {
+        let mut global = self.global.lock();
+        let is_there = global.live.is_block(ptr, bytes);
+        if is_there && let Some(emptied) = global.free_large(ptr) {
+            global.coalesce(emptied);
+        }
+        is_there
+    }
+
+    /// Does something with the stream's arena that a block is in, if it is not in the global one.
+    #[cold]
     fn with_block<T>(
         &self,
         ptr: DevicePtr,
         bytes: usize,
-        work: impl FnOnce(&mut Space, bool) -> T,
+        work: impl FnOnce(&mut Space) -> T,
     ) -> Result<T, FreeError> {
-        // While this is locked superblocks leave the global arena only, so a block that is not there does not get there.
+        // While this is locked no superblock gets back to the global arena, so what was not there stays away.
         let arenas = self.arenas.lock();
-        let spaces =
-            || std::iter::once(&self.global).chain(arenas.all.iter().map(|arena| &**arena));
-        for (index, space) in spaces().enumerate() {
-            let mut space = space.lock();
+        for arena in &arenas.all {
+            let StreamArena { space, .. } = &mut *arena.lock();
             if space.live.is_block(ptr, bytes) {
-                return Ok(work(&mut space, index == 0));
+                return Ok(work(space));
             }
         }
-        let wrong = spaces().filter_map(|space| space.lock().live.check(ptr, bytes).err());
+        let wrong_there =
+            arenas.all.iter().map(|arena| arena.lock().space.live.check(ptr, bytes).err());
+        let wrong_here = || std::iter::once(self.global.lock().live.check(ptr, bytes).err());
+        let wrong = wrong_there.chain(wrong_here()).flatten();
         let mut known = wrong.filter(|error| !matches!(error, FreeError::Foreign { .. }));
         Err(known.next().unwrap_or(FreeError::Foreign { ptr }))
     }
@@ -270,8 +289,8 @@ impl Resource for Arena {
             ptr = self.try_allocate(rounded, bytes, stream)?;
         }
         let Some(ptr) = ptr else {
-            let Usage { largest_free_bytes, .. } = self.usage();
-            return Err(self.upstream.out_of_memory(bytes, self.live(), largest_free_bytes, 0));
+            let (live, largest) = (self.live(), self.largest_free());
+            return Err(self.upstream.out_of_memory(bytes, live, largest, 0));
         };
         self.tally.allocated(bytes);
         Ok(ptr)
@@ -282,14 +301,7 @@ impl Resource for Arena {
             return Ok(());
         }
         let is_mine = bytes as u64 <= SUPERBLOCK_BYTES
-            && self.with_arena(stream, |arena| {
-                let mut arena = arena.lock();
-                let is_mine = arena.live.is_block(ptr, bytes);
-                if is_mine {
-                    arena.free(ptr);
-                }
-                is_mine
-            })?;
+            && self.with_arena(stream, |arena| arena.lock().space.free(ptr, bytes))?;
         if !is_mine {
             self.free_elsewhere(ptr, bytes, stream)?;
         }
@@ -298,11 +310,7 @@ impl Resource for Arena {
     }
 
     fn usage(&self) -> Usage {
-        let arenas = self.arenas.lock();
-        let spaces = std::iter::once(&self.global).chain(arenas.all.iter().map(|arena| &**arena));
-        let largest = spaces.map(|space| space.lock().largest_free()).max().unwrap_or(0);
-        drop(arenas);
-        self.upstream.usage(self.live(), largest as usize)
+        self.upstream.usage(self.live(), self.largest_free())
     }
 
     /// Waits for the device, and makes all superblocks the global arena's; gives nothing back upstream, as the original.
@@ -312,18 +320,28 @@ impl Resource for Arena {
         0
     }
 
+    fn reserved_bytes(&self) -> usize {
+        self.upstream.reserved_bytes()
+    }
+
     fn driver(&self) -> &Arc<dyn Driver> {
         self.upstream.driver()
     }
 }
 
 impl Arena {
+    fn largest_free(&self) -> usize {
+        let arenas = self.arenas.lock();
+        let largest = arenas.all.iter().map(|arena| arena.lock().space.largest_free()).max();
+        largest.unwrap_or(0).max(self.global.lock().largest_free()) as usize
+    }
+
     fn live(&self) -> Usage {
         let arenas = self.arenas.lock();
-        let spaces = std::iter::once(&self.global).chain(arenas.all.iter().map(|arena| &**arena));
+        let blocks = arenas.all.iter().map(|arena| arena.lock().space.live.usage().live_blocks);
         Usage {
             live_bytes: self.tally.live_bytes.load(Ordering::Relaxed),
-            live_blocks: spaces.map(|space| space.lock().live.usage().live_blocks).sum(),
+            live_blocks: blocks.sum::<usize>() + self.global.lock().live.usage().live_blocks,
             peak_live_bytes: self.tally.peak_live_bytes.load(Ordering::Relaxed),
             ..Usage::default()
         }

@@ -17,11 +17,11 @@ use crate::driver::{
 pub struct AsyncConfig {
     /// Taken from the device when the pool is made, and kept by it. Default: 0.
     pub initial_bytes: usize,
-    /// The most that the pool may take from the device; 0 means no limit. Default: 0.
-    pub maximum_bytes: usize,
-    /// What the pool may keep unused when the host waits for the device. Default: everything, as RMM sets it. The driver's own
-    /// default is 0.
-    pub release_threshold_bytes: u64,
+    /// The most that the pool may take from the device. Default: no limit.
+    pub maximum_bytes: Option<usize>,
+    /// What the pool may keep unused when the host waits for the device. Default: everything (`None`), as RMM sets it. The driver's
+    /// own default is 0.
+    pub release_threshold_bytes: Option<usize>,
     /// Reuse across streams that events already order after the free. Default: on.
     pub follow_event_dependencies: bool,
     /// Reuse across streams when the free has already run. Default: on.
@@ -34,8 +34,8 @@ impl Default for AsyncConfig {
     fn default() -> Self {
         AsyncConfig {
             initial_bytes: 0,
-            maximum_bytes: 0,
-            release_threshold_bytes: u64::MAX,
+            maximum_bytes: None,
+            release_threshold_bytes: None,
             follow_event_dependencies: true,
             allow_opportunistic: true,
             allow_internal_dependencies: true,
@@ -69,11 +69,16 @@ impl Async {
     /// If the device has no pools, the driver refuses, or the initial size cannot be had.
     pub fn with_config(driver: Arc<dyn Driver>, config: AsyncConfig) -> Result<Async, MakeError> {
         let AsyncConfig { initial_bytes, maximum_bytes, .. } = config;
-        if maximum_bytes > 0 && initial_bytes > maximum_bytes {
-            return Err(MakeError::setting("initial_bytes", "exceeds maximum_bytes, lower it"));
+        if let Some(maximum) = maximum_bytes.filter(|maximum| initial_bytes > *maximum) {
+            let remedy = format!("must be at most maximum_bytes, which is {maximum}");
+            return Err(MakeError::setting("initial_bytes", remedy));
+        }
+        // To the driver, 0 is no limit.
+        if maximum_bytes == Some(0) {
+            return Err(MakeError::setting("maximum_bytes", "must be more than 0"));
         }
         let driver = Counted::new(driver);
-        let pool = driver.create_pool(PoolProperties { max_bytes: maximum_bytes })?;
+        let pool = driver.create_pool(PoolProperties { max_bytes: maximum_bytes.unwrap_or(0) })?;
         // From here on dropping it destroys the pool.
         let made = Async { driver, pool, live: Mutex::default() };
         made.apply(config)?;
@@ -93,7 +98,7 @@ impl Async {
         for (attribute, on) in switches {
             self.driver.set_pool_attribute(self.pool, attribute, u64::from(on))?;
         }
-        let threshold = config.release_threshold_bytes;
+        let threshold = config.release_threshold_bytes.map_or(u64::MAX, |bytes| bytes as u64);
         self.driver.set_pool_attribute(self.pool, Attribute::ReleaseThreshold, threshold)
     }
 
@@ -105,16 +110,21 @@ impl Async {
         free().or_else(|error| free().and(Err(error)))
     }
 
+    fn ask_reserved(&self) -> DriverResult<usize> {
+        let ask = || self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
+        // Asked twice: only the driver knows, and what was given back must be said right.
+        Ok(ask().or_else(|_| ask())? as usize)
+    }
+
     #[cold]
     fn explain(&self, bytes: usize, error: DriverError) -> AllocError {
         if !error.is_out_of_memory() {
             return error.into();
         }
-        let reserved = self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
         AllocError::OutOfMemory(Box::new(OutOfMemory {
             requested_bytes: bytes,
             live_bytes: self.live.lock().usage().live_bytes,
-            reserved_bytes: reserved.unwrap_or(0) as usize,
+            reserved_bytes: self.reserved_bytes(),
             device_free_bytes: self.driver.memory_info().map_or(0, |info| info.free_bytes),
             ..OutOfMemory::default()
         }))
@@ -159,15 +169,19 @@ impl Resource for Async {
         }
     }
 
-    /// Only what has been freed and has run can be given back.
+    /// Waits for the device: what was freed can be given back when that has run. Does nothing if the driver does not say what is
+    /// reserved, since nobody could be told what was given back.
     fn trim(&self) -> usize {
-        let ask = || self.driver.pool_attribute(self.pool, PoolAttribute::ReservedCurrent);
-        // Asked twice, since only the driver knows, and what it gave back must be said.
-        let reserved = || ask().or_else(|_| ask());
-        let Ok(before) = reserved() else { return 0 };
+        let Ok(before) = self.ask_reserved() else { return 0 };
+        if before > 0 {
+            let _ = self.driver.synchronize_device();
+        }
         let _ = self.driver.trim_pool(self.pool, 0);
-        let after = reserved().unwrap_or(before);
-        before.saturating_sub(after) as usize
+        before.saturating_sub(self.reserved_bytes())
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        self.ask_reserved().unwrap_or(0)
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -178,15 +192,13 @@ impl Resource for Async {
 impl Drop for Async {
     /// Blocks still held go back to the driver: nobody can free them any more.
     fn drop(&mut self) {
-        let held: Vec<DevicePtr> = self.live.get_mut().iter().map(|(ptr, ..)| ptr).collect();
-        if !held.is_empty() {
-            // On which streams they are in use nobody can tell.
-            let _ = self.driver.synchronize_device();
-        }
-        for ptr in held {
+        // Until the work that used them is done, blocks would keep the memory of a pool that is gone.
+        let _ = self.driver.synchronize_device();
+        for (ptr, ..) in self.live.get_mut().iter() {
             // A driver that fails here has lost the memory; there is nobody left to tell.
             let _ = self.driver.free_async(ptr, Stream::LEGACY);
         }
+        let _ = self.driver.synchronize_stream(Stream::LEGACY);
         let _ = self.driver.destroy_pool(self.pool);
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use self::free_lists::{FreeLists, RangeId};
 use super::live_blocks::LiveBlocks;
 use super::ordered::{Ordered, StreamSlot};
+use super::recent::Recent;
 use super::upstream::{Upstream, aligned};
 use super::{ALIGNMENT, AllocError, Direct, FreeError, MakeError, Resource, Usage};
 use crate::driver::{DevicePtr, Driver, Stream};
@@ -43,6 +44,15 @@ pub struct BestFit {
     state: Mutex<State>,
 }
 
+/// A block of a stream's own list, or of a new upstream block.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    range: RangeId,
+    ptr: DevicePtr,
+    bytes: usize,
+    slot: StreamSlot,
+}
+
 /// `Σ upstream_blocks = Σ ranges in lists`; `upstream_bytes = Σ upstream_blocks`.
 #[derive(Debug)]
 struct State {
@@ -52,6 +62,7 @@ struct State {
     /// Each with its size and first range.
     upstream_blocks: BTreeMap<DevicePtr, (usize, RangeId)>,
     upstream_bytes: usize,
+    recent: Recent<Own>,
 }
 
 impl BestFit {
@@ -76,12 +87,13 @@ impl BestFit {
             [("initial_bytes", initial_bytes), ("maximum_bytes", maximum_bytes.unwrap_or(0))];
         for (setting, bytes) in sizes {
             if !bytes.is_multiple_of(ALIGNMENT) {
-                let remedy = format!("is {bytes}, make it a multiple of {ALIGNMENT}");
+                let remedy = format!("must be a multiple of {ALIGNMENT}");
                 return Err(MakeError::setting(setting, remedy));
             }
         }
-        if maximum_bytes.is_some_and(|maximum| initial_bytes > maximum) {
-            return Err(MakeError::setting("initial_bytes", "exceeds maximum_bytes, lower it"));
+        if let Some(maximum) = maximum_bytes.filter(|maximum| initial_bytes > *maximum) {
+            let remedy = format!("must be at most maximum_bytes, which is {maximum}");
+            return Err(MakeError::setting("initial_bytes", remedy));
         }
         let upstream = Upstream::new(upstream);
         let mut state = State {
@@ -90,6 +102,7 @@ impl BestFit {
             ordered: Ordered::new(&upstream.driver),
             upstream_blocks: BTreeMap::new(),
             upstream_bytes: 0,
+            recent: Recent::default(),
         };
         // As in the original, what it begins with belongs to the default stream.
         if initial_bytes > 0 {
@@ -191,6 +204,13 @@ impl State {
         blocks.filter(|(_, first)| self.lists.is_unused(*first)).map(|(bytes, _)| bytes).sum()
     }
 
+    #[inline]
+    fn end_recent(&mut self) {
+        if let Some(own) = self.recent.end() {
+            self.lists.give(own.range, own.slot);
+        }
+    }
+
     /// Gives back upstream blocks in which nothing is live. All frees must have run.
     fn give_back(&mut self, upstream: &Upstream) {
         let blocks: Vec<_> =
@@ -213,15 +233,24 @@ impl Resource for BestFit {
         let rounded = aligned(bytes)?;
         let state = &mut *self.state.lock();
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
-        let range = match state.lists.best_fit(slot, rounded) {
-            Some(range) => range,
+        if let Some(own) = state.recent.again(|own| (own.bytes, own.slot) == (rounded, slot)) {
+            state.live.insert(own.ptr, bytes, own.range);
+            return Ok(own.ptr);
+        }
+        state.end_recent();
+        let (range, is_own) = match state.lists.best_fit(slot, rounded) {
+            Some(range) => (range, true),
             None => match self.find_elsewhere(state, rounded, slot, stream)? {
-                Some(range) => range,
-                None => self.grow(state, rounded, slot, stream)?,
+                // Freed, it would be this stream's, and so not where it was.
+                Some(range) => (range, false),
+                None => (self.grow(state, rounded, slot, stream)?, true),
             },
         };
         let ptr = DevicePtr(state.lists.take(range, rounded));
         state.live.insert(ptr, bytes, range);
+        if is_own {
+            state.recent = Recent::Allocated(Own { range, ptr, bytes: rounded, slot });
+        }
         Ok(ptr)
     }
 
@@ -230,22 +259,26 @@ impl Resource for BestFit {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        state.live.check(ptr, bytes)?;
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
-        let range = state.live.remove(ptr);
+        let range = state.live.take(ptr, bytes)?;
         state.ordered.point(slot, stream, &self.upstream.driver);
-        state.lists.give(range, slot);
+        if !state.recent.keeps(|own| (own.range, own.slot) == (range, slot)) {
+            state.end_recent();
+            state.lists.give(range, slot);
+        }
         Ok(())
     }
 
     fn usage(&self) -> Usage {
-        let state = self.state.lock();
+        let state = &mut *self.state.lock();
+        state.end_recent();
         self.upstream.usage(state.live.usage(), state.lists.largest_free())
     }
 
     /// Waits for the streams that have freed something.
     fn trim(&self) -> usize {
         let state = &mut *self.state.lock();
+        state.end_recent();
         let before = self.upstream.reserved_bytes();
         if state.ordered.wait_for_all(&self.upstream.driver).is_ok() {
             state.give_back(&self.upstream);
@@ -253,6 +286,10 @@ impl Resource for BestFit {
         state.ordered.poll(&self.upstream.driver);
         self.upstream.trim();
         before.saturating_sub(self.upstream.reserved_bytes())
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        self.upstream.reserved_bytes()
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

@@ -11,6 +11,7 @@ use self::chunks::{ChunkId, Chunks};
 use super::frees::Frees;
 use super::live_blocks::LiveBlocks;
 use super::ordered::{Ordered, StreamSlot};
+use super::recent::Recent;
 use super::upstream::{Upstream, aligned};
 use super::{ALIGNMENT, AllocError, Direct, FreeError, MakeError, Resource, Usage};
 use crate::driver::{DevicePtr, Driver, Stream};
@@ -60,17 +61,27 @@ pub struct Bfc {
     state: Mutex<State>,
 }
 
+/// A block, as it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    chunk: ChunkId,
+    ptr: DevicePtr,
+    bytes: usize,
+    slot: StreamSlot,
+}
+
 /// `Σ regions = Σ chunks = region_bytes ≤ maximum_bytes`.
 #[derive(Debug)]
 struct State {
     chunks: Chunks,
     live: LiveBlocks<ChunkId>,
     ordered: Ordered,
-    /// Each with its size and first chunk.
-    regions: BTreeMap<DevicePtr, (usize, ChunkId)>,
+    /// Each with its size.
+    regions: BTreeMap<DevicePtr, usize>,
     region_bytes: usize,
     /// What the next region will have.
     next_region_bytes: usize,
+    recent: Recent<Taken>,
 }
 
 impl Bfc {
@@ -91,10 +102,10 @@ impl Bfc {
         let maximum = config.maximum_bytes.unwrap_or(upstream.driver.device().capacity_bytes);
         let maximum_bytes = maximum / ALIGNMENT * ALIGNMENT;
         if maximum_bytes == 0 {
-            return Err(MakeError::setting("maximum_bytes", "is less than 256, raise it"));
+            return Err(MakeError::setting("maximum_bytes", "must be 256 at least"));
         }
         if config.first_region_bytes == 0 {
-            return Err(MakeError::setting("first_region_bytes", "is 0, raise it"));
+            return Err(MakeError::setting("first_region_bytes", "must be more than 0"));
         }
         let first = aligned(config.first_region_bytes.min(maximum_bytes))?;
         let state = State {
@@ -104,6 +115,7 @@ impl Bfc {
             regions: BTreeMap::new(),
             region_bytes: 0,
             next_region_bytes: first,
+            recent: Recent::default(),
         };
         Ok(Bfc { upstream, config, maximum_bytes, state: Mutex::new(state) })
     }
@@ -150,7 +162,7 @@ impl Bfc {
                 Ok(ptr) => {
                     let point = state.ordered.point(slot, handle, &self.upstream.driver);
                     let chunk = state.chunks.add_region(ptr.0, region_bytes, point.into());
-                    state.regions.insert(ptr, (region_bytes, chunk));
+                    state.regions.insert(ptr, region_bytes);
                     state.region_bytes += region_bytes;
                     state.next_region_bytes = next;
                     return Ok(Some(chunk));
@@ -169,11 +181,11 @@ impl Bfc {
         slot: StreamSlot,
         handle: Stream,
     ) -> Result<(), AllocError> {
-        for (ptr, bytes, first) in state.unused_regions() {
-            let frees = state.chunks.frees(first).clone();
+        for (ptr, bytes, chunk) in state.unused_regions() {
+            let frees = state.chunks.frees(chunk);
             frees.order(&mut state.ordered, slot, handle, &self.upstream.driver)?;
             if self.upstream.give(ptr, bytes, handle).is_ok() {
-                state.forget_region(ptr);
+                state.forget_region(ptr, chunk);
             }
         }
         Ok(())
@@ -196,19 +208,30 @@ fn smaller_growth(bytes: usize, refused: usize) -> Option<usize> {
 }
 
 impl State {
+    #[inline]
+    fn end_recent(&mut self) {
+        if let Some(taken) = self.recent.end() {
+            // The stream has freed nothing since, so its newest free is this one.
+            let point = self.ordered.newest(taken.slot);
+            self.chunks.free(taken.chunk, Frees::from(point));
+        }
+    }
+
+    /// Regions in which nothing is live, with their size and only chunk.
     fn unused_regions(&self) -> Vec<(DevicePtr, usize, ChunkId)> {
-        let regions = self.regions.iter().map(|(&ptr, &(bytes, first))| (ptr, bytes, first));
-        regions.filter(|(_, bytes, first)| self.chunks.is_unused(*first, *bytes)).collect()
+        let whole = |(&ptr, &bytes): (&DevicePtr, &usize)| {
+            Some((ptr, bytes, self.chunks.whole_region(ptr.0, bytes)?))
+        };
+        self.regions.iter().filter_map(whole).collect()
     }
 
     fn unused_bytes(&self) -> usize {
         self.unused_regions().iter().map(|(_, bytes, _)| bytes).sum()
     }
 
-    fn forget_region(&mut self, ptr: DevicePtr) {
-        let (bytes, first) = self.regions.remove(&ptr).expect("is a region");
-        self.chunks.remove_region(first);
-        self.region_bytes -= bytes;
+    fn forget_region(&mut self, ptr: DevicePtr, chunk: ChunkId) {
+        self.region_bytes -= self.regions.remove(&ptr).expect("is a region");
+        self.chunks.remove_region(chunk);
     }
 }
 
@@ -221,13 +244,22 @@ impl Resource for Bfc {
         let driver = &self.upstream.driver;
         let state = &mut *self.state.lock();
         let slot = state.ordered.slot(stream, driver)?;
+        if let Some(taken) =
+            state.recent.again(|taken| (taken.bytes, taken.slot) == (rounded, slot))
+        {
+            state.live.insert(taken.ptr, bytes, taken.chunk);
+            return Ok(taken.ptr);
+        }
+        state.end_recent();
         let chunk = match state.chunks.find(rounded) {
             Some(chunk) => chunk,
             None => self.find_after_growth(state, rounded, slot, stream)?,
         };
         state.chunks.frees(chunk).order(&mut state.ordered, slot, stream, driver)?;
-        let ptr = DevicePtr(state.chunks.take(chunk, rounded, self.config.most_waste_bytes));
+        let (chunk, start) = state.chunks.take(chunk, rounded, self.config.most_waste_bytes);
+        let ptr = DevicePtr(start);
         state.live.insert(ptr, bytes, chunk);
+        state.recent = Recent::Allocated(Taken { chunk, ptr, bytes: rounded, slot });
         Ok(ptr)
     }
 
@@ -236,33 +268,44 @@ impl Resource for Bfc {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        state.live.check(ptr, bytes)?;
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
-        let chunk = state.live.remove(ptr);
+        let chunk = state.live.take(ptr, bytes)?;
+        let is_newest = state.recent.keeps(|taken| (taken.chunk, taken.slot) == (chunk, slot));
+        if !is_newest {
+            state.end_recent();
+        }
         let point = state.ordered.point(slot, stream, &self.upstream.driver);
-        state.chunks.free(chunk, Frees::from(point));
+        if !is_newest {
+            state.chunks.free(chunk, Frees::from(point));
+        }
         Ok(())
     }
 
     fn usage(&self) -> Usage {
-        let state = self.state.lock();
+        let state = &mut *self.state.lock();
+        state.end_recent();
         self.upstream.usage(state.live.usage(), state.chunks.largest_free())
     }
 
     /// Waits for the streams that have freed something, then gives back regions in which nothing is live.
     fn trim(&self) -> usize {
         let state = &mut *self.state.lock();
+        state.end_recent();
         let before = self.upstream.reserved_bytes();
         if state.ordered.wait_for_all(&self.upstream.driver).is_ok() {
-            for (ptr, bytes, _) in state.unused_regions() {
+            for (ptr, bytes, chunk) in state.unused_regions() {
                 if self.upstream.give(ptr, bytes, Stream::LEGACY).is_ok() {
-                    state.forget_region(ptr);
+                    state.forget_region(ptr, chunk);
                 }
             }
         }
         state.ordered.poll(&self.upstream.driver);
         self.upstream.trim();
         before.saturating_sub(self.upstream.reserved_bytes())
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        self.upstream.reserved_bytes()
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -274,7 +317,7 @@ impl Drop for Bfc {
     /// Everything goes back upstream: nobody can free what is still held.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let regions = state.regions.iter().map(|(ptr, (bytes, _))| (*ptr, *bytes));
+        let regions = state.regions.iter().map(|(ptr, bytes)| (*ptr, *bytes));
         self.upstream.close(regions, state.live.usage(), &mut state.ordered);
     }
 }

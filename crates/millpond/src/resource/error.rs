@@ -20,6 +20,16 @@ pub enum AllocError {
         /// What was asked for.
         bytes: usize,
     },
+    /// The resource has blocks of one size, and that is less.
+    #[error(
+        "a block of {bytes} bytes is more than the {block_bytes} of every block here: make blocks larger, or use binning"
+    )]
+    LargerThanBlocks {
+        /// What was asked for.
+        bytes: usize,
+        /// What every block has.
+        block_bytes: usize,
+    },
     /// The request must not wait, and cannot be served at once.
     #[error(
         "a block of {bytes} bytes cannot be had without waiting: preallocate such blocks, or let it wait"
@@ -43,7 +53,10 @@ impl AllocError {
     pub fn is_out_of_memory(&self) -> bool {
         matches!(
             self,
-            AllocError::OutOfMemory(_) | AllocError::OverLimit(_) | AllocError::TooLarge { .. }
+            AllocError::OutOfMemory(_)
+                | AllocError::OverLimit(_)
+                | AllocError::TooLarge { .. }
+                | AllocError::LargerThanBlocks { .. }
         )
     }
 }

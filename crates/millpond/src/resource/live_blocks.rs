@@ -1,6 +1,7 @@
 //! The blocks that users hold, by address.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::{FreeError, Usage};
@@ -79,9 +80,27 @@ impl<T> LiveBlocks<T> {
         live.what
     }
 
+    /// Checks a block and removes it, which is one look and not two.
+    #[inline]
+    pub(super) fn take(&mut self, ptr: DevicePtr, bytes: usize) -> Result<T, FreeError> {
+        self.take_if_block(ptr, bytes).ok_or_else(|| self.explain(ptr, bytes))
+    }
+
+    /// As [`take`](Self::take), where it may be somebody else's.
+    #[inline]
+    pub(super) fn take_if_block(&mut self, ptr: DevicePtr, bytes: usize) -> Option<T> {
+        match self.blocks.entry(ptr) {
+            Entry::Occupied(entry) if entry.get().asked_bytes == bytes => {
+                self.usage.block_freed(bytes);
+                Some(entry.remove().what)
+            }
+            _ => None,
+        }
+    }
+
     /// Takes out all blocks that begin in a range, with the sizes they were asked for. Looks at every block.
-    pub(super) fn take_within(&mut self, start: u64, bytes: u64) -> Vec<(DevicePtr, usize, T)> {
-        let range = start..start + bytes;
+    pub(super) fn take_within(&mut self, start: u64, end: u64) -> Vec<(DevicePtr, usize, T)> {
+        let range = start..end;
         let taken = self.blocks.extract_if(|ptr, _| range.contains(&ptr.0));
         let taken: Vec<_> = taken.map(|(ptr, live)| (ptr, live.asked_bytes, live.what)).collect();
         taken.iter().for_each(|(_, asked_bytes, _)| self.usage.block_freed(*asked_bytes));

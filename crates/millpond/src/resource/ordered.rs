@@ -65,7 +65,15 @@ pub(super) struct Ordered {
     epoch: Option<Arc<AtomicU64>>,
     by_handle: HashMap<Stream, StreamSlot>,
     by_handle_epoch: u64,
-    last: Option<(Stream, u64, StreamSlot)>,
+    /// The handle that was named last, when, and its stream.
+    last: Option<Named>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    handle: Stream,
+    epoch: u64,
+    slot: StreamSlot,
 }
 
 impl Ordered {
@@ -76,13 +84,12 @@ impl Ordered {
     /// The stream behind a handle. Handles are recycled, and the per-thread one is another stream in each thread.
     #[inline]
     pub(super) fn slot(&mut self, handle: Stream, driver: &dyn Driver) -> DriverResult<StreamSlot> {
-        if let (Some(now), Some((last, epoch, slot))) = (self.epoch(), self.last)
-            && last == handle
-            && epoch == now
-        {
-            return Ok(slot);
+        match &self.last {
+            Some(last) if last.handle == handle && self.epoch() == Some(last.epoch) => {
+                Ok(last.slot)
+            }
+            _ => self.find_slot(handle, driver),
         }
-        self.find_slot(handle, driver)
     }
 
     #[inline]
@@ -91,6 +98,7 @@ impl Ordered {
         self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
     }
 
+    #[inline(never)]
     fn find_slot(&mut self, handle: Stream, driver: &dyn Driver) -> DriverResult<StreamSlot> {
         let epoch = self.epoch().filter(|_| handle != Stream::PER_THREAD);
         if epoch.is_some_and(|now| now != self.by_handle_epoch) {
@@ -99,7 +107,7 @@ impl Ordered {
         if let Some(now) = epoch
             && let Some(&slot) = self.by_handle.get(&handle)
         {
-            self.last = Some((handle, now, slot));
+            self.last = Some(Named { handle, epoch: now, slot });
             return Ok(slot);
         }
         let id = driver.stream_id(handle)?;
@@ -110,7 +118,7 @@ impl Ordered {
         if let Some(now) = epoch {
             self.by_handle.insert(handle, slot);
             self.by_handle_epoch = now;
-            self.last = Some((handle, now, slot));
+            self.last = Some(Named { handle, epoch: now, slot });
         }
         Ok(slot)
     }
@@ -161,11 +169,11 @@ impl Ordered {
     /// What cannot be recorded now is recorded when somebody needs it.
     #[inline]
     pub(super) fn point(&mut self, slot: StreamSlot, handle: Stream, driver: &dyn Driver) -> Point {
-        let several = self.streams.len() > 1;
+        let is_alone = self.streams.len() == 1;
         let state = &mut self.streams[slot.index()];
         state.newest += 1;
         let point = Point { slot, number: state.newest };
-        if several {
+        if !is_alone {
             let _ = self.record(slot, handle, driver);
         }
         point

@@ -27,6 +27,10 @@ macro_rules! points_to_a_resource {
                     (**self).trim()
                 }
 
+                fn reserved_bytes(&self) -> usize {
+                    (**self).reserved_bytes()
+                }
+
                 fn driver(&self) -> &Arc<dyn Driver> {
                     (**self).driver()
                 }

@@ -126,7 +126,8 @@ impl Resource for PyTorchCaching {
     }
 
     fn usage(&self) -> Usage {
-        let allocator = self.allocator.lock();
+        let mut allocator = self.allocator.lock();
+        allocator.end_recent();
         #[cfg(debug_assertions)]
         allocator.assert_valid();
         Usage {

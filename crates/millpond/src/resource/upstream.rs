@@ -43,7 +43,7 @@ impl Upstream {
     }
 
     pub(super) fn reserved_bytes(&self) -> usize {
-        self.resource.usage().reserved_bytes
+        self.resource.reserved_bytes()
     }
 
     /// Gives everything back when a resource goes: nobody can free what is still held.

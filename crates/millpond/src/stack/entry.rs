@@ -7,7 +7,7 @@ use super::handles::Handles;
 use super::options::Options;
 use crate::driver::{Driver, DriverError};
 use crate::pool::OpenError;
-use crate::resource::Resource;
+use crate::resource::{AllocError, MakeError as ResourceError, Resource};
 
 /// A resource that can be named.
 #[derive(Clone, Copy, Debug)]
@@ -86,12 +86,16 @@ pub enum Kind {
     Count,
     /// A number such as 0.1.
     Fraction,
+    /// A number such as 0.1, or `none`.
+    FractionOrNone,
     /// `true` or `false`.
     Switch,
     /// A file. It may contain slashes.
     Path,
     /// A file, or `none`.
     PathOrNone,
+    /// What the resource understands; this is what it looks like. Commas inside of brackets belong to it.
+    Text(&'static str),
     /// One of these.
     OneOf(&'static [&'static str]),
 }
@@ -110,9 +114,11 @@ impl std::fmt::Display for Kind {
             Kind::SizeOrNone => f.write_str("size or none"),
             Kind::Count => f.write_str("whole number"),
             Kind::Fraction => f.write_str("fraction"),
+            Kind::FractionOrNone => f.write_str("fraction or none"),
             Kind::Switch => f.write_str("true or false"),
             Kind::Path => f.write_str("file"),
             Kind::PathOrNone => f.write_str("file or none"),
+            Kind::Text(form) => f.write_str(form),
             Kind::OneOf(words) => f.write_str(&words.join(" or ")),
         }
     }
@@ -128,6 +134,8 @@ pub enum MakeError {
         /// What it may be.
         remedy: String,
     },
+    /// The memory that it begins with could not be had.
+    Memory(AllocError),
     /// The driver refused.
     Driver(DriverError),
 }
@@ -140,6 +148,7 @@ impl MakeError {
 
     pub(super) fn of(self, name: &'static str, options: &Options) -> StackError {
         match self {
+            MakeError::Memory(error) => StackError::Memory { of: name, error },
             MakeError::Driver(error) => StackError::Driver { of: name, error },
             MakeError::Value { option, remedy } => {
                 let value = options.text(&option);
@@ -160,6 +169,18 @@ impl From<OpenError> for MakeError {
         match error {
             OpenError::Driver(error) => MakeError::Driver(error),
             OpenError::Config(error) => MakeError::value(&error.field, error.remedy),
+        }
+    }
+}
+
+impl From<ResourceError> for MakeError {
+    fn from(error: ResourceError) -> MakeError {
+        match error {
+            ResourceError::Setting { setting, remedy } => MakeError::value(setting, remedy),
+            ResourceError::Memory(AllocError::Driver(error)) | ResourceError::Driver(error) => {
+                MakeError::Driver(error)
+            }
+            ResourceError::Memory(error) => MakeError::Memory(error),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{ADAPTORS, RESOURCES};
 use crate::driver::DriverError;
 use crate::nearest::suggestion;
+use crate::resource::AllocError;
 
 /// Why a stack could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +90,14 @@ pub enum StackError {
         value: String,
         /// What it may be.
         remedy: String,
+    },
+    /// The memory that a resource begins with could not be had.
+    #[error("{of}: {error}")]
+    Memory {
+        /// What was being made.
+        of: &'static str,
+        /// Why there is none.
+        error: AllocError,
     },
     /// The driver refused.
     #[error("{of}: {error}")]

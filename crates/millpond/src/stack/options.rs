@@ -32,6 +32,7 @@ enum Value {
     Fraction(f64),
     Switch(bool),
     Path(PathBuf),
+    Text,
     Word(&'static str),
     None,
 }
@@ -86,8 +87,14 @@ impl Options {
 
     /// A number such as 0.1.
     pub fn fraction(&self, name: &str) -> f64 {
+        self.fraction_or_none(name).unwrap_or_else(|| panic!("{name} may be none"))
+    }
+
+    /// A number such as 0.1, or nothing.
+    pub fn fraction_or_none(&self, name: &str) -> Option<f64> {
         match self.value(name) {
-            Value::Fraction(fraction) => *fraction,
+            Value::Fraction(fraction) => Some(*fraction),
+            Value::None => None,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -166,18 +173,24 @@ fn read(kind: Kind, text: &str) -> Result<Value, String> {
         "" => Err("must be the path of a file".to_owned()),
         _ => Ok(Value::Path(text.into())),
     };
+    let fraction = |what: &str| {
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        number.map(Value::Fraction).ok_or_else(|| format!("must be {what}"))
+    };
     match kind {
-        Kind::SizeOrNone | Kind::PathOrNone if text == "none" => Ok(Value::None),
+        Kind::SizeOrNone | Kind::PathOrNone | Kind::FractionOrNone if text == "none" => {
+            Ok(Value::None)
+        }
         Kind::Size => size("a size such as 4GiB"),
         Kind::SizeOrNone => size("a size such as 4GiB, or none"),
         Kind::Path | Kind::PathOrNone => path(),
         Kind::Count => {
             text.parse().map(Value::Count).map_err(|_| "must be a whole number".to_owned())
         }
-        Kind::Fraction => {
-            let number = text.parse().ok().filter(|number: &f64| number.is_finite());
-            number.map(Value::Fraction).ok_or_else(|| "must be a fraction such as 0.1".to_owned())
-        }
+        Kind::Fraction => fraction("a fraction such as 0.1"),
+        Kind::FractionOrNone => fraction("a fraction such as 0.1, or none"),
+        // Its form is the business of whoever reads it.
+        Kind::Text(_) => Ok(Value::Text),
         Kind::Switch => {
             text.parse().map(Value::Switch).map_err(|_| "must be true or false".to_owned())
         }
@@ -201,6 +214,8 @@ mod tests {
         assert_eq!(read(Kind::Size, "1.5KiB"), Ok(Value::Size(1536)));
         assert_eq!(read(Kind::Size, "1000"), Ok(Value::Size(1000)));
         assert_eq!(read(Kind::SizeOrNone, "none"), Ok(Value::None));
+        assert_eq!(read(Kind::FractionOrNone, "none"), Ok(Value::None));
+        assert_eq!(read(Kind::FractionOrNone, "0.5"), Ok(Value::Fraction(0.5)));
         assert_eq!(read(Kind::OneOf(&["trim", "nothing"]), "trim"), Ok(Value::Word("trim")));
         let wrong = [
             (Kind::Size, "-1"),
@@ -211,6 +226,8 @@ mod tests {
             (Kind::Count, "-1"),
             (Kind::Fraction, "nan"),
             (Kind::Fraction, "inf"),
+            (Kind::Fraction, "none"),
+            (Kind::FractionOrNone, "non"),
             (Kind::Switch, "maybe"),
             (Kind::Path, ""),
             (Kind::OneOf(&["trim"]), "trm"),

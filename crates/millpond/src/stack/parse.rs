@@ -114,10 +114,22 @@ fn spec_named(entry: Entry, name: &str) -> Result<&'static OptionSpec, StackErro
     })
 }
 
-/// Where a value may end: at the next comma or slash, but that a path may contain both. There it ends where an option or a name that
+/// Where a value may end: at the next comma or slash outside of brackets, but that a path may contain both. There it ends where an option or a name that
 /// is known begins, or at the end.
 fn ends_of_value(entry: Entry, spec: &OptionSpec, text: &str) -> Vec<usize> {
-    let mut ends = text.match_indices([',', '/']).map(|(at, _)| at);
+    let mut depth = 0_usize;
+    let mut ends = text.char_indices().filter_map(|(at, letter)| match letter {
+        '[' => {
+            depth += 1;
+            None
+        }
+        ']' => {
+            depth = depth.saturating_sub(1);
+            None
+        }
+        ',' | '/' => (depth == 0 || spec.kind.is_path()).then_some(at),
+        _ => None,
+    });
     if !spec.kind.is_path() {
         return vec![ends.next().unwrap_or(text.len())];
     }
@@ -176,6 +188,9 @@ mod tests {
             ("trace:path=a,b.csv/limit:1/direct", "trace:path=a,b.csv/limit:bytes=1/direct"),
             ("trace:/home/pool/log.csv/stats/pool", "trace:path=/home/pool/log.csv/stats/pool"),
             ("pool:oom_snapshot=/tmp/direct/x,slack=0", "pool:oom_snapshot=/tmp/direct/x,slack=0"),
+            ("binning:upstream=bestfit,most_exponent=24", ""),
+            ("torch:roundup_power2_divisions=[256:1,>:8],expandable_segments=true", ""),
+            ("stats/torch:roundup_power2_divisions=4", ""),
         ];
         for (text, expected) in cases {
             let expected = if expected.is_empty() { text } else { expected };
@@ -188,7 +203,10 @@ mod tests {
     fn what_is_wrong_is_answered_with_what_is_right() {
         let cases = [
             ("", "an empty text names no allocator"),
-            ("pol", "unknown allocator 'pol', did you mean 'pool'? (resources: pool, direct"),
+            (
+                "pol",
+                "unknown allocator 'pol', did you mean 'pool'? (resources: pool, direct, async, managed, pinned, bestfit, arena, bfc, buddy, slab, binning, fixed, torch; adaptors: stats, limit, trace, track, onfailure, prefetch, aligned)",
+            ),
             ("stats/limt:4GiB/pool", "unknown allocator 'limt', did you mean 'limit'?"),
             ("limit:4GiB/trak/pool", "unknown allocator 'trak', did you mean 'track'?"),
             ("limit:4GiB", "limit is an adaptor and wraps something"),
@@ -208,6 +226,13 @@ mod tests {
             ("pool:slack=x", "pool: slack = x: must be a fraction such as 0.1"),
             ("track:report=stdrr/pool", "must be stderr or none, did you mean 'stderr'?"),
             ("trace:/tmp/x.csv/limit:4XB/pool", "limit: bytes = 4XB: must be a size"),
+            ("tourch", "unknown allocator 'tourch', did you mean 'torch'?"),
+            ("best_fit", "unknown allocator 'best_fit', did you mean 'bestfit'?"),
+            ("stats/slabs", "unknown allocator 'slabs', did you mean 'slab'?"),
+            ("torch:max_split_size_mb=64", "did you mean 'max_split_size'?"),
+            ("bfc:releases_region=no", "did you mean 'releases_regions'?"),
+            ("bfc:releases_regions=no", "bfc: releases_regions = no: must be true or false"),
+            ("arena:upstream=pol", "did you mean 'pool'?"),
             ("trace:/tmp/x.csv", "trace is an adaptor and wraps something"),
         ];
         for (text, expected) in cases {

@@ -2,9 +2,8 @@
 //!
 //! Addresses only; nothing here knows memory or streams.
 
-use std::collections::BTreeMap;
-
 use super::super::live_blocks::LiveBlocks;
+use super::super::recent::Recent;
 use super::super::treap::{NodeId, Root, Treap};
 use crate::driver::DevicePtr;
 
@@ -14,39 +13,53 @@ pub(super) const SUPERBLOCK_BYTES: u64 = 1 << 20;
 /// A superblock on its way from one arena to another, with what is in it.
 #[derive(Debug)]
 pub(super) struct Superblock {
-    start: u64,
-    bytes: u64,
+    pub(super) bounds: Bounds,
     /// Start and size of each free range.
     free: Vec<(u64, u64)>,
-    /// Address, size asked for and real size of each block that users hold.
-    live: Vec<(DevicePtr, usize, u64)>,
+    /// Address and size asked for of each block that users hold.
+    live: Vec<(DevicePtr, usize, LiveBlock)>,
 }
 
-/// Superblocks, the free ranges in them by address, and the blocks that users hold.
+/// The free ranges of superblocks by address, and the blocks in them that users hold.
 ///
 /// Each superblock is tiled by free ranges and live blocks; no two free neighbours of one superblock stay apart. Of a set of free ranges
 /// the first that is large enough is found by going down one tree, where RMM walks a list of superblocks and a list in each.
 #[derive(Debug)]
 pub(super) struct Space {
-    superblocks: BTreeMap<u64, u64>,
     free: Root,
     /// The nodes of free ranges: keys are addresses, weights are sizes.
-    trees: Treap,
+    trees: Treap<u64, true>,
+    /// The superblock that each free range is in.
+    bounds: Vec<Bounds>,
     unused_nodes: Vec<NodeId>,
-    nodes: NodeId,
-    /// Each with its real size.
-    pub(super) live: LiveBlocks<u64>,
+    pub(super) live: LiveBlocks<LiveBlock>,
+    /// Of blocks of the first fit, not of those that have a superblock cut for them.
+    recent: Recent<(DevicePtr, LiveBlock)>,
+}
+
+/// Where a superblock begins and ends. One in which something is live stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    start: u64,
+    end: u64,
+}
+
+/// A block that a user holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LiveBlock {
+    bytes: u64,
+    within: Bounds,
 }
 
 impl Default for Space {
     fn default() -> Self {
         Space {
-            superblocks: BTreeMap::new(),
             free: Root::EMPTY,
             trees: Treap::default(),
+            bounds: Vec::new(),
             unused_nodes: Vec::new(),
-            nodes: 0,
             live: LiveBlocks::default(),
+            recent: Recent::default(),
         }
     }
 }
@@ -55,77 +68,100 @@ impl Space {
     /// Takes a block from the first free range that holds it.
     #[inline]
     pub(super) fn allocate(&mut self, bytes: u64, asked_bytes: usize) -> Option<DevicePtr> {
+        if let Some((ptr, block)) = self.recent.again(|(_, block)| block.bytes == bytes) {
+            self.live.insert(ptr, asked_bytes, block);
+            return Some(ptr);
+        }
+        self.end_recent();
         let node = self.trees.first_weighing(self.free, bytes)?;
-        Some(self.take(node, bytes, asked_bytes))
+        let (ptr, block) = self.take(node, bytes, asked_bytes);
+        self.recent = Recent::Allocated((ptr, block));
+        Some(ptr)
     }
 
-    fn take(&mut self, node: NodeId, bytes: u64, asked_bytes: usize) -> DevicePtr {
-        let ((start, _), all) = self.trees.get(node);
+    #[inline]
+    fn end_recent(&mut self) {
+        if let Some((ptr, block)) = self.recent.end() {
+            self.add_merged(block.within, ptr.0, block.bytes);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, node: NodeId, bytes: u64, asked_bytes: usize) -> (DevicePtr, LiveBlock) {
+        let (start, all) = self.range(node);
+        let within = self.bounds[node as usize];
         if all > bytes {
             // It stays where it is in the order: nothing lies between its old start and its new one.
-            self.trees.change(self.free, node, (start + bytes, 0), all - bytes);
+            self.trees.change(self.free, node, start + bytes, all - bytes);
         } else {
             self.remove_free(node);
         }
-        self.live.insert(DevicePtr(start), asked_bytes, bytes);
-        DevicePtr(start)
+        let (ptr, block) = (DevicePtr(start), LiveBlock { bytes, within });
+        self.live.insert(ptr, asked_bytes, block);
+        (ptr, block)
     }
 
-    /// Frees a block that was checked to be live; returns the superblock it was in, if that is empty now.
+    /// Frees a block, if it is one of this arena and of this size.
     #[inline]
-    pub(super) fn free(&mut self, ptr: DevicePtr) -> Option<u64> {
-        let bytes = self.live.remove(ptr);
-        let (superblock, size) = self.superblock_of(ptr.0);
-        let free_bytes = self.add_free_in(superblock, superblock + size, ptr.0, bytes);
-        (free_bytes == size).then_some(superblock)
+    pub(super) fn free(&mut self, ptr: DevicePtr, asked_bytes: usize) -> bool {
+        let Some(LiveBlock { bytes, within }) = self.live.take_if_block(ptr, asked_bytes) else {
+            return false;
+        };
+        if !self.recent.keeps(|(newest, _)| *newest == ptr) {
+            self.end_recent();
+            self.add_merged(within, ptr.0, bytes);
+        }
+        true
+    }
+
+    /// For the global arena: frees a block that was checked to be live; returns the superblock it was in, if that is empty now.
+    #[inline]
+    pub(super) fn free_large(&mut self, ptr: DevicePtr) -> Option<Bounds> {
+        let LiveBlock { bytes, within } = self.live.remove(ptr);
+        let free_bytes = self.add_merged(within, ptr.0, bytes);
+        (free_bytes == within.end - within.start).then_some(within)
     }
 
     /// Adds a free range of a superblock, one with its neighbours there; returns how large it is then.
-    fn add_free_in(&mut self, from: u64, to: u64, start: u64, bytes: u64) -> u64 {
-        let below = self.trees.last_before(self.free, (start, 0));
-        let above = self.trees.first_from(self.free, (start, 0));
-        let below = below.map(|node| (node, self.trees.get(node)));
-        let above = above.map(|node| (node, self.trees.get(node)));
-        let below = below.filter(|(_, ((at, _), size))| *at >= from && at + size == start);
-        let above = above.filter(|(_, ((at, _), _))| *at < to && *at == start + bytes);
-        match (below, above) {
-            (Some((low, (key, size))), Some((high, (_, more)))) => {
+    fn add_merged(&mut self, within: Bounds, start: u64, bytes: u64) -> u64 {
+        let (below, above) = self.trees.around(self.free, start);
+        let below = below.map(|node| (node, self.range(node)));
+        let above = above.map(|node| (node, self.range(node)));
+        let below = below.filter(|(_, (at, size))| *at >= within.start && at + size == start);
+        let above = above.filter(|(_, (at, _))| *at < within.end && *at == start + bytes);
+        let (node, from, size) = match (below, above) {
+            (Some((low, (at, size))), Some((high, (_, more)))) => {
                 self.remove_free(high);
-                self.trees.change(self.free, low, key, size + bytes + more);
-                size + bytes + more
+                (low, at, size + bytes + more)
             }
-            (Some((low, (key, size))), None) => {
-                self.trees.change(self.free, low, key, size + bytes);
-                size + bytes
-            }
-            (None, Some((high, (_, more)))) => {
-                self.trees.change(self.free, high, (start, 0), bytes + more);
-                bytes + more
-            }
+            (Some((low, (at, size))), None) => (low, at, size + bytes),
+            (None, Some((high, (_, more)))) => (high, start, bytes + more),
             (None, None) => {
-                self.add_free(start, bytes);
-                bytes
+                self.add_free(within, start, bytes);
+                return bytes;
             }
-        }
+        };
+        self.trees.change(self.free, node, from, size);
+        size
     }
 
-    /// Start and size of the superblock around an address.
-    fn superblock_of(&self, at: u64) -> (u64, u64) {
-        let found = self.superblocks.range(..=at).next_back();
-        found.map(|(start, bytes)| (*start, *bytes)).expect("every block is in a superblock")
+    /// Start and size of a free range.
+    #[inline]
+    fn range(&self, node: NodeId) -> (u64, u64) {
+        self.trees.get(node)
     }
 
-    /// The first superblock that holds a free range of `bytes`, cut down to that if it is empty and large enough. Its node.
+    /// The first superblock that holds a free range of `bytes`, cut down to that if it is empty and large enough. That range's node.
     fn first_superblock(&mut self, bytes: u64) -> Option<NodeId> {
         let node = self.trees.first_weighing(self.free, bytes)?;
-        let ((start, _), free_bytes) = self.trees.get(node);
-        let (superblock, size) = self.superblock_of(start);
+        let (_, free_bytes) = self.range(node);
+        let Bounds { start, end } = self.bounds[node as usize];
         let head = bytes.max(SUPERBLOCK_BYTES);
-        if free_bytes == size && size >= head + SUPERBLOCK_BYTES {
-            self.superblocks.insert(superblock, head);
-            self.superblocks.insert(superblock + head, size - head);
-            self.trees.change(self.free, node, (superblock, 0), head);
-            self.add_free(superblock + head, size - head);
+        if free_bytes == end - start && free_bytes >= head + SUPERBLOCK_BYTES {
+            let middle = start + head;
+            self.trees.change(self.free, node, start, head);
+            self.bounds[node as usize] = Bounds { start, end: middle };
+            self.add_free(Bounds { start: middle, end }, middle, end - middle);
         }
         Some(node)
     }
@@ -133,102 +169,101 @@ impl Space {
     /// For the global arena: a block of its own superblock, if one can be cut out.
     pub(super) fn allocate_large(&mut self, bytes: u64, asked_bytes: usize) -> Option<DevicePtr> {
         let node = self.first_superblock(bytes)?;
-        Some(self.take(node, bytes, asked_bytes))
+        Some(self.take(node, bytes, asked_bytes).0)
     }
 
     /// For the global arena: the first superblock in which a block of this size can be had.
     pub(super) fn acquire(&mut self, bytes: u64) -> Option<Superblock> {
         let node = self.first_superblock(bytes)?;
-        let ((start, _), _) = self.trees.get(node);
-        let (superblock, _) = self.superblock_of(start);
-        Some(self.remove(superblock))
+        Some(self.remove(self.bounds[node as usize]))
     }
 
     /// Takes a superblock out, with what is in it.
-    fn remove(&mut self, start: u64) -> Superblock {
-        let bytes = self.superblocks.remove(&start).expect("is a superblock");
+    pub(super) fn remove(&mut self, bounds: Bounds) -> Superblock {
+        self.end_recent();
         let mut free = Vec::new();
-        while let Some(node) = self.trees.first_from(self.free, (start, 0)) {
-            let ((at, _), size) = self.trees.get(node);
-            if at >= start + bytes {
+        while let Some(node) = self.trees.first_from(self.free, bounds.start) {
+            let (at, size) = self.range(node);
+            if at >= bounds.end {
                 break;
             }
             self.remove_free(node);
             free.push((at, size));
         }
         // Most superblocks are empty when they leave; of the others all blocks must be looked for.
-        let is_empty = free.first() == Some(&(start, bytes));
-        let live = if is_empty { Vec::new() } else { self.live.take_within(start, bytes) };
-        Superblock { start, bytes, free, live }
-    }
-
-    /// Takes all superblocks out.
-    pub(super) fn remove_all(&mut self) -> Vec<Superblock> {
-        let starts: Vec<u64> = self.superblocks.keys().copied().collect();
-        starts.into_iter().map(|start| self.remove(start)).collect()
+        let is_empty = free.first() == Some(&(bounds.start, bounds.end - bounds.start));
+        let live =
+            if is_empty { Vec::new() } else { self.live.take_within(bounds.start, bounds.end) };
+        Superblock { bounds, free, live }
     }
 
     pub(super) fn insert(&mut self, superblock: Superblock) {
-        self.superblocks.insert(superblock.start, superblock.bytes);
-        for (start, bytes) in superblock.free {
-            self.add_free(start, bytes);
+        self.end_recent();
+        for (at, size) in superblock.free {
+            self.add_free(superblock.bounds, at, size);
         }
-        for (ptr, asked_bytes, bytes) in superblock.live {
-            self.live.insert(ptr, asked_bytes, bytes);
+        for (ptr, asked_bytes, block) in superblock.live {
+            self.live.insert(ptr, asked_bytes, block);
         }
     }
 
     /// For the global arena: takes a superblock back, and makes it one with its neighbours if they and it are empty.
     pub(super) fn release(&mut self, superblock: Superblock) {
-        let start = superblock.start;
+        let (bounds, is_empty) = (superblock.bounds, superblock.live.is_empty());
         self.insert(superblock);
-        self.coalesce(start);
+        if is_empty {
+            self.coalesce(bounds);
+        }
     }
 
-    /// For the global arena: makes a superblock one with its neighbours if they and it are empty.
-    pub(super) fn coalesce(&mut self, start: u64) {
-        let Some(bytes) = self.empty_bytes(start) else { return };
-        if self.empty_bytes(start + bytes).is_some() {
-            self.join_next(start);
-        }
-        let below =
-            self.superblocks.range(..start).next_back().map(|(below, size)| (*below, *size));
-        if let Some((below, size)) = below
-            && below + size == start
-            && self.empty_bytes(below).is_some()
+    /// For the global arena: makes an empty superblock one with its neighbours if they are empty, too.
+    pub(super) fn coalesce(&mut self, bounds: Bounds) {
+        let Bounds { mut start, mut end } = bounds;
+        let (below, node) = self.trees.around(self.free, start);
+        let mut node = node.expect("what is empty is free");
+        let above = self.trees.first_from(self.free, end);
+        if let Some(above) = above.filter(|above| self.is_empty(*above))
+            && self.bounds[above as usize].start == end
         {
-            self.join_next(below);
+            end = self.bounds[above as usize].end;
+            self.remove_free(above);
+        }
+        if let Some(below) = below.filter(|below| self.is_empty(*below))
+            && self.bounds[below as usize].end == start
+        {
+            start = self.bounds[below as usize].start;
+            self.remove_free(node);
+            node = below;
+        }
+        if (Bounds { start, end }) != bounds {
+            self.trees.change(self.free, node, start, end - start);
+            self.bounds[node as usize] = Bounds { start, end };
         }
     }
 
-    /// The size of the superblock that begins here, if there is one and it is empty.
-    fn empty_bytes(&self, start: u64) -> Option<u64> {
-        let bytes = *self.superblocks.get(&start)?;
-        let node = self.trees.first_from(self.free, (start, 0))?;
-        (self.trees.get(node) == ((start, 0), bytes)).then_some(bytes)
+    /// Whether a free range is a whole superblock.
+    fn is_empty(&self, node: NodeId) -> bool {
+        let Bounds { start, end } = self.bounds[node as usize];
+        self.range(node) == (start, end - start)
     }
 
-    /// Makes two empty superblocks one.
-    fn join_next(&mut self, start: u64) {
-        let bytes = self.superblocks[&start];
-        let next_bytes = self.superblocks.remove(&(start + bytes)).expect("is a superblock");
-        let next = self.trees.first_from(self.free, (start + bytes, 0)).expect("is empty");
-        self.remove_free(next);
-        let node = self.trees.first_from(self.free, (start, 0)).expect("is empty");
-        self.trees.change(self.free, node, (start, 0), bytes + next_bytes);
-        self.superblocks.insert(start, bytes + next_bytes);
-    }
-
-    pub(super) fn largest_free(&self) -> u64 {
+    pub(super) fn largest_free(&mut self) -> u64 {
+        self.end_recent();
         self.trees.greatest(self.free)
     }
 
-    fn add_free(&mut self, start: u64, bytes: u64) {
-        let node = self.unused_nodes.pop().unwrap_or_else(|| {
-            self.nodes += 1;
-            self.nodes - 1
-        });
-        self.trees.insert(&mut self.free, node, (start, 0), bytes);
+    fn add_free(&mut self, within: Bounds, start: u64, bytes: u64) {
+        let node = match self.unused_nodes.pop() {
+            Some(node) => {
+                self.bounds[node as usize] = within;
+                node
+            }
+            None => {
+                self.bounds.push(within);
+                self.bounds.len() as NodeId - 1
+            }
+        };
+        self.trees.insert(&mut self.free, node, start, bytes);
     }
 
     fn remove_free(&mut self, node: NodeId) {
@@ -240,8 +275,8 @@ impl Space {
 /// All of a range, empty.
 impl From<(DevicePtr, usize)> for Superblock {
     fn from((ptr, bytes): (DevicePtr, usize)) -> Superblock {
-        let (start, bytes) = (ptr.0, bytes as u64);
-        Superblock { start, bytes, free: vec![(start, bytes)], live: Vec::new() }
+        let bounds = Bounds { start: ptr.0, end: ptr.0 + bytes as u64 };
+        Superblock { bounds, free: vec![(ptr.0, bytes as u64)], live: Vec::new() }
     }
 }
 
@@ -262,29 +297,29 @@ mod tests {
     fn superblocks_are_cut_from_the_lowest_that_fits() {
         let mut global = global(8);
         let first = global.acquire(256).expect("there is room");
-        assert_eq!((first.start, first.bytes), (BASE, MIB));
+        assert_eq!(first.bounds, Bounds { start: BASE, end: BASE + MIB });
         let large = global.allocate_large(3 * MIB, 0).expect("there is room");
         assert_eq!(large.0, BASE + MIB);
         let second = global.acquire(256).expect("there is room");
-        assert_eq!((second.start, second.bytes), (BASE + 4 * MIB, MIB));
+        assert_eq!(second.bounds, Bounds { start: BASE + 4 * MIB, end: BASE + 5 * MIB });
         // 3 MiB are left, and 2.5 of them would leave no superblock: all are taken.
         let rest = global.allocate_large(5 * MIB / 2, 0).expect("there is room");
-        assert_eq!((rest.0, global.superblocks.len()), (BASE + 5 * MIB, 2));
+        assert_eq!((rest.0, global.largest_free()), (BASE + 5 * MIB, MIB / 2));
         // What is left in that superblock goes to whoever wants one, with the block in it.
         let third = global.acquire(256).expect("half a MiB is left");
-        assert_eq!((third.start, third.bytes, third.live.len()), (BASE + 5 * MIB, 3 * MIB, 1));
+        assert_eq!(third.bounds, Bounds { start: BASE + 5 * MIB, end: BASE + 8 * MIB });
+        assert_eq!(third.live.len(), 1);
     }
 
     #[test]
     fn only_empty_neighbours_become_one() {
         let mut global = global(8);
         let blocks = [0; 3].map(|_| global.allocate_large(2 * MIB, 0).expect("there is room"));
-        for (at, superblocks) in [(0, 4), (2, 3), (1, 1)] {
-            let emptied = global.free(blocks[at]).expect("had one block");
+        for (at, largest) in [(0, 2 * MIB), (2, 4 * MIB), (1, 8 * MIB)] {
+            let emptied = global.free_large(blocks[at]).expect("had one block");
             global.coalesce(emptied);
-            assert_eq!(global.superblocks.len(), superblocks);
+            assert_eq!(global.largest_free(), largest);
         }
-        assert_eq!(global.largest_free(), 8 * MIB);
     }
 
     #[test]
@@ -296,7 +331,7 @@ mod tests {
         let blocks = [0; 8].map(|_| arena.allocate(MIB / 4, 0).expect("there is room"));
         assert_eq!(blocks.map(|ptr| (ptr.0 - BASE) / (MIB / 4)), [0, 1, 2, 3, 4, 5, 6, 7]);
         for at in [3, 1, 4, 6, 7] {
-            arena.free(blocks[at]);
+            assert!(arena.free(blocks[at], 0));
         }
         assert_eq!(arena.largest_free(), MIB / 2, "3 and 4 are neighbours in two superblocks");
         assert_eq!(arena.allocate(MIB / 2, 0), Some(blocks[6]));

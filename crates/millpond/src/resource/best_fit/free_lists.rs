@@ -31,7 +31,7 @@ pub(super) struct FreeLists {
     unused_ids: Vec<RangeId>,
     lists: Vec<SizeIndex>,
     /// The nodes of all lists, by range.
-    trees: Treap,
+    trees: Treap<u128, false>,
 }
 
 impl FreeLists {

@@ -1,6 +1,6 @@
 //! Free ranges by size: the exact best fit, without walking lists.
 
-use super::super::treap::{NodeId, Root, Treap};
+use super::super::treap::{NodeId, Root, Treap, key};
 
 /// Bins for each doubling of the size.
 const BINS_PER_DOUBLING: u32 = 8;
@@ -34,14 +34,20 @@ fn bin_of(bytes: u64) -> usize {
 
 impl SizeIndex {
     #[inline]
-    pub(super) fn insert(&mut self, trees: &mut Treap, id: NodeId, bytes: u64, start: u64) {
+    pub(super) fn insert(
+        &mut self,
+        trees: &mut Treap<u128, false>,
+        id: NodeId,
+        bytes: u64,
+        start: u64,
+    ) {
         let bin = bin_of(bytes);
-        trees.insert(&mut self.bins[bin], id, (bytes, start), 0);
+        trees.insert(&mut self.bins[bin], id, key(bytes, start), 0);
         self.filled[bin / 64] |= 1 << (bin % 64);
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, trees: &mut Treap, id: NodeId, bytes: u64) {
+    pub(super) fn remove(&mut self, trees: &mut Treap<u128, false>, id: NodeId, bytes: u64) {
         let bin = bin_of(bytes);
         trees.remove(&mut self.bins[bin], id);
         if self.bins[bin].is_empty() {
@@ -51,18 +57,18 @@ impl SizeIndex {
 
     /// The smallest range of at least `bytes`; of equals the lowest.
     #[inline]
-    pub(super) fn best_fit(&self, trees: &Treap, bytes: u64) -> Option<NodeId> {
+    pub(super) fn best_fit(&self, trees: &Treap<u128, false>, bytes: u64) -> Option<NodeId> {
         let bin = bin_of(bytes);
-        trees.first_from(self.bins[bin], (bytes, 0)).or_else(|| {
+        trees.first_from(self.bins[bin], key(bytes, 0)).or_else(|| {
             let bin = self.first_filled_from(bin + 1)?;
-            trees.first_from(self.bins[bin], (0, 0))
+            trees.first(self.bins[bin])
         })
     }
 
-    pub(super) fn largest(&self, trees: &Treap) -> Option<NodeId> {
+    pub(super) fn largest(&self, trees: &Treap<u128, false>) -> Option<NodeId> {
         let word = (0..WORDS).rev().find(|word| self.filled[*word] != 0)?;
         let bin = word * 64 + self.filled[word].ilog2() as usize;
-        trees.last_before(self.bins[bin], (u64::MAX, u64::MAX))
+        trees.last(self.bins[bin])
     }
 
     pub(super) fn is_empty(&self) -> bool {

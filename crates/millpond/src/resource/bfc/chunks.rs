@@ -1,7 +1,7 @@
 //! Chunks of regions, and the bins of those that are free.
 
 use super::super::frees::Frees;
-use super::super::treap::{Root, Treap};
+use super::super::treap::{Root, Treap, key};
 
 /// A chunk. Ids are reused once their chunk is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Chunks {
     /// Bit `b` is set iff bin `b` is not empty.
     filled: u32,
     /// The nodes of all bins, by chunk.
-    trees: Treap,
+    trees: Treap<u128, false>,
 }
 
 impl Default for Chunks {
@@ -59,59 +59,81 @@ impl Chunks {
     pub(super) fn find(&self, bytes: usize) -> Option<ChunkId> {
         let bytes = bytes as u64;
         let bin = bin_of(bytes);
-        let found = self.trees.first_from(self.bins[bin], (bytes, 0)).or_else(|| {
+        let found = self.trees.first_from(self.bins[bin], key(bytes, 0)).or_else(|| {
             let larger = self.filled & (u32::MAX << bin << 1);
             (larger != 0)
                 .then(|| larger.trailing_zeros() as usize)
-                .and_then(|bin| self.trees.first_from(self.bins[bin], (bytes, 0)))
+                .and_then(|bin| self.trees.first_from(self.bins[bin], key(bytes, 0)))
         });
         found.map(ChunkId)
     }
 
-    /// Makes a free chunk live, split if it is much too large. Returns its address.
-    pub(super) fn take(&mut self, id: ChunkId, bytes: usize, most_waste_bytes: usize) -> u64 {
-        self.unbin(id);
+    /// Makes a free chunk live, or its front if it is much too large. Returns the live chunk and its address.
+    pub(super) fn take(
+        &mut self,
+        id: ChunkId,
+        bytes: usize,
+        most_waste_bytes: usize,
+    ) -> (ChunkId, u64) {
         let (all, wanted) = (self.chunk(id).bytes, bytes as u64);
-        if all >= wanted.saturating_mul(2) || all - wanted >= most_waste_bytes as u64 {
-            self.split(id, wanted);
+        let is_split = all >= wanted.saturating_mul(2) || all - wanted >= most_waste_bytes as u64;
+        if is_split && all > wanted {
+            return self.split(id, wanted);
         }
+        self.unbin(id);
         let chunk = self.chunk_mut(id);
         chunk.is_live = true;
-        chunk.start
+        (id, chunk.start)
     }
 
-    fn split(&mut self, id: ChunkId, bytes: u64) {
+    /// Cuts a live chunk off the front of a free one.
+    fn split(&mut self, id: ChunkId, bytes: u64) -> (ChunkId, u64) {
         let chunk = self.chunk_mut(id);
-        let rest_bytes = chunk.bytes - bytes;
-        if rest_bytes == 0 {
-            return;
+        let (start, prev, old_bytes) = (chunk.start, chunk.prev, chunk.bytes);
+        chunk.start += bytes;
+        chunk.bytes -= bytes;
+        let frees = Frees::default();
+        let front = self.new_chunk(Chunk { start, bytes, prev, next: id, is_live: true, frees });
+        self.chunk_mut(id).prev = front;
+        if prev != NONE {
+            self.chunk_mut(prev).next = front;
         }
-        chunk.bytes = bytes;
-        let (start, next, frees) = (chunk.start + bytes, chunk.next, chunk.frees.clone());
-        let rest = Chunk { start, bytes: rest_bytes, prev: id, next, is_live: false, frees };
-        let rest = self.new_chunk(rest);
-        self.chunk_mut(id).next = rest;
-        if next != NONE {
-            self.chunk_mut(next).prev = rest;
-        }
-        self.bin(rest);
+        self.rebin(id, old_bytes);
+        (front, start)
     }
 
     /// A live chunk becomes free, one with its free neighbours.
     pub(super) fn free(&mut self, id: ChunkId, frees: Frees) {
-        let chunk = self.chunk_mut(id);
-        (chunk.is_live, chunk.frees) = (false, frees);
-        let (prev, next) = (chunk.prev, chunk.next);
-        if next != NONE && !self.chunk(next).is_live {
-            self.unbin(next);
-            self.absorb_next(id);
-        }
-        if prev != NONE && !self.chunk(prev).is_live {
-            self.unbin(prev);
-            self.absorb_next(prev);
-            self.bin(prev);
-        } else {
-            self.bin(id);
+        let Chunk { start, bytes, prev, next, .. } = self.chunks[id.0 as usize];
+        let is_free = |id: ChunkId| id != NONE && !self.chunk(id).is_live;
+        match (is_free(prev), is_free(next)) {
+            (true, next_is_free) => {
+                if next_is_free {
+                    self.unbin(next);
+                    self.absorb_next(id);
+                }
+                let old_bytes = self.chunk(prev).bytes;
+                self.absorb_next(prev);
+                self.chunk_mut(prev).frees.merge(&frees);
+                self.rebin(prev, old_bytes);
+            }
+            (false, true) => {
+                let chunk = self.chunk_mut(next);
+                let old_bytes = chunk.bytes;
+                (chunk.start, chunk.prev) = (start, prev);
+                chunk.bytes += bytes;
+                chunk.frees.merge(&frees);
+                if prev != NONE {
+                    self.chunk_mut(prev).next = next;
+                }
+                self.unused_ids.push(id);
+                self.rebin(next, old_bytes);
+            }
+            (false, false) => {
+                let chunk = self.chunk_mut(id);
+                (chunk.is_live, chunk.frees) = (false, frees);
+                self.bin(id);
+            }
         }
     }
 
@@ -139,17 +161,19 @@ impl Chunks {
         id
     }
 
-    /// Whether nothing is live in the region of so many bytes that begins with this chunk.
-    pub(super) fn is_unused(&self, first: ChunkId, region_bytes: usize) -> bool {
-        // Free neighbours are always merged.
-        let chunk = self.chunk(first);
-        !chunk.is_live && chunk.bytes == region_bytes as u64
+    /// The only chunk of a region, if nothing is live there.
+    pub(super) fn whole_region(&self, start: u64, bytes: usize) -> Option<ChunkId> {
+        // Free neighbours are always merged, so it is one free chunk of the region's size, or there is none.
+        let bytes = bytes as u64;
+        let found = self.trees.first_from(self.bins[bin_of(bytes)], key(bytes, start))?;
+        let chunk = &self.chunks[found as usize];
+        ((chunk.start, chunk.bytes) == (start, bytes)).then_some(ChunkId(found))
     }
 
     /// Forgets a region in which nothing is live.
-    pub(super) fn remove_region(&mut self, first: ChunkId) {
-        self.unbin(first);
-        self.unused_ids.push(first);
+    pub(super) fn remove_region(&mut self, whole: ChunkId) {
+        self.unbin(whole);
+        self.unused_ids.push(whole);
     }
 
     /// What must have happened before a chunk may be used again.
@@ -162,7 +186,7 @@ impl Chunks {
             return 0;
         }
         let last = self.bins[self.filled.ilog2() as usize];
-        let largest = self.trees.last_before(last, (u64::MAX, u64::MAX));
+        let largest = self.trees.last(last);
         largest.map_or(0, |id| self.chunk(ChunkId(id)).bytes as usize)
     }
 
@@ -190,16 +214,31 @@ impl Chunks {
     fn bin(&mut self, id: ChunkId) {
         let Chunk { start, bytes, .. } = self.chunks[id.0 as usize];
         let bin = bin_of(bytes);
-        self.trees.insert(&mut self.bins[bin], id.0, (bytes, start), 0);
+        self.trees.insert(&mut self.bins[bin], id.0, key(bytes, start), 0);
         self.filled |= 1 << bin;
     }
 
-    fn unbin(&mut self, id: ChunkId) {
-        let bin = bin_of(self.chunk(id).bytes);
+    /// Puts a chunk that had `old_bytes` where it belongs now.
+    fn rebin(&mut self, id: ChunkId, old_bytes: u64) {
+        let Chunk { start, bytes, .. } = self.chunks[id.0 as usize];
+        let (old, bin) = (bin_of(old_bytes), bin_of(bytes));
+        if old == bin {
+            self.trees.rekey(&mut self.bins[bin], id.0, key(bytes, start));
+        } else {
+            self.remove_from(old, id);
+            self.bin(id);
+        }
+    }
+
+    fn remove_from(&mut self, bin: usize, id: ChunkId) {
         self.trees.remove(&mut self.bins[bin], id.0);
         if self.bins[bin].is_empty() {
             self.filled &= !(1 << bin);
         }
+    }
+
+    fn unbin(&mut self, id: ChunkId) {
+        self.remove_from(bin_of(self.chunk(id).bytes), id);
     }
 }
 
@@ -211,7 +250,7 @@ mod tests {
 
     fn taken(chunks: &mut Chunks, bytes: usize) -> (ChunkId, u64) {
         let id = chunks.find(bytes).expect("there is room");
-        (id, chunks.take(id, bytes, WASTE))
+        chunks.take(id, bytes, WASTE)
     }
 
     #[test]
@@ -240,13 +279,13 @@ mod tests {
     #[test]
     fn freed_neighbours_are_one_again() {
         let mut chunks = Chunks::default();
-        let first = chunks.add_region(1 << 30, 1 << 20, Frees::default());
+        chunks.add_region(1 << 30, 1 << 20, Frees::default());
         let ids = [0; 5].map(|_| taken(&mut chunks, 4096).0);
         for at in [1, 3, 0, 4, 2] {
-            assert!(!chunks.is_unused(first, 1 << 20));
+            assert_eq!(chunks.whole_region(1 << 30, 1 << 20), None);
             chunks.free(ids[at], Frees::default());
         }
-        assert!(chunks.is_unused(first, 1 << 20));
+        assert!(chunks.whole_region(1 << 30, 1 << 20).is_some());
         assert_eq!(chunks.largest_free(), 1 << 20);
     }
 }

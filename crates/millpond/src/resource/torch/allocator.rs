@@ -9,7 +9,8 @@ use super::events::Events;
 use super::segment::{Expandable, Refused, Segment};
 use super::sizes::{PoolKind, TOO_LARGE_BYTES, segment_bytes};
 use super::stream_ids::StreamIds;
-use crate::driver::{Counted, DevicePtr, Driver, DriverResult, Stream};
+use crate::driver::{Counted, DevicePtr, Driver, DriverResult, Stream, StreamId};
+use crate::resource::recent::Recent;
 use crate::resource::{AllocError, FreeError, OutOfMemory, Recoverable, Usage};
 
 /// Everything behind the lock.
@@ -27,6 +28,16 @@ pub(super) struct Allocator {
     /// The most that may be reserved, where less than all was asked for.
     pub(super) allowed_bytes: Option<usize>,
     streams: StreamIds,
+    recent: Recent<Found>,
+}
+
+/// A block that was the best fit.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    ptr: DevicePtr,
+    /// What was looked for.
+    bytes: usize,
+    stream: StreamId,
 }
 
 /// What is looked for.
@@ -53,6 +64,7 @@ impl Allocator {
             segments: BTreeMap::new(),
             events: Events::default(),
             usage: Usage::default(),
+            recent: Recent::default(),
         }
     }
 
@@ -69,13 +81,27 @@ impl Allocator {
             return Err(AllocError::TooLarge { bytes });
         }
         let stream = self.stream(handle)?;
-        self.process_events()?;
         let rounded = self.config.rounded(bytes);
+        // If events have passed, what they free may fit better.
+        if self.events.is_empty()
+            && let Some(found) =
+                self.recent.again(|found| (found.bytes, found.stream) == (rounded, stream.id))
+        {
+            self.books.hand_out_again(found.ptr, bytes);
+            self.usage.block_allocated(bytes);
+            return Ok(found.ptr);
+        }
+        self.end_recent();
+        self.process_events()?;
         let request = Request { bytes: rounded, pool: PoolKind::of(rounded), stream };
         let found =
             self.books.take_best_fit(request.pool, request.stream.id, rounded, &self.config);
         let ptr = match found {
-            Some(ptr) => ptr,
+            Some(ptr) => {
+                let stream = stream.id;
+                self.recent = Recent::Allocated(Found { ptr, bytes: rounded, stream });
+                ptr
+            }
             None => self.find_new_memory(&request, bytes)?,
         };
         self.books.hand_out(ptr, rounded, bytes, &self.config);
@@ -226,15 +252,29 @@ impl Allocator {
         let block = self.books.block_mut(ptr);
         block.requested_bytes = 0;
         block.uses.clear();
+        if events.is_empty() && self.recent.keeps(|found| found.ptr == ptr) {
+            block.state = BlockState::Free { since: 0 };
+            return Ok(());
+        }
+        self.end_recent();
         if events.is_empty() {
             self.books.free(ptr);
             return Ok(());
         }
+        let block = self.books.block_mut(ptr);
         block.state = BlockState::Pending { events: events.len() };
         for (stream, event) in events {
             self.events.wait(stream, event, ptr);
         }
         Ok(())
+    }
+
+    /// Makes the block in hand free: something else is about to happen, or to be looked at.
+    #[inline]
+    pub(super) fn end_recent(&mut self) {
+        if let Some(found) = self.recent.end() {
+            self.books.free(found.ptr);
+        }
     }
 
     /// Notes that a stream uses a block. Its own stream is known to.

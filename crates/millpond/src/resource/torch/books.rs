@@ -8,7 +8,8 @@ use super::sizes::PoolKind;
 use crate::driver::{DevicePtr, StreamId};
 use crate::resource::FreeError;
 
-/// Blocks of one pool that nobody has, each by the stream it belongs to. No stream has an empty set.
+/// Blocks of one pool that nobody has, each by the stream it belongs to. A stream whose blocks are all held has an empty set, or none;
+/// one without blocks has none.
 #[derive(Debug, Default)]
 pub(super) struct FreeBlocks {
     /// By size, then address: the order in which the best fit is found.
@@ -197,6 +198,29 @@ impl Books {
         debug_assert!(was_there);
     }
 
+    /// Forgets a listed block, whose segment is gone.
+    pub(super) fn forget(&mut self, ptr: DevicePtr) {
+        self.unlist(ptr);
+        let Block { stream, pool, .. } = self.blocks.remove(&ptr).expect("a block begins there");
+        let free = self.pool_mut(pool);
+        // Streams come and go: what is empty may never be filled again.
+        if free.mapped.get(&stream).is_some_and(BTreeSet::is_empty) {
+            free.mapped.remove(&stream);
+        }
+        if free.unmapped.get(&stream).is_some_and(BTreeSet::is_empty) {
+            free.unmapped.remove(&stream);
+        }
+    }
+
+    /// Hands a block out again that has just come back and is not listed, as a search for it would.
+    pub(super) fn hand_out_again(&mut self, ptr: DevicePtr, requested_bytes: usize) {
+        let block = self.block_mut(ptr);
+        block.state = BlockState::Live;
+        block.requested_bytes = requested_bytes;
+        let pool = block.pool;
+        self.pool_mut(pool).searches += 1;
+    }
+
     /// The largest request that some stream is served without the driver.
     pub(super) fn largest_request(&self, config: &TorchConfig) -> usize {
         let of_pool = |kind| {
@@ -224,15 +248,11 @@ impl Books {
     }
 }
 
+/// A set that becomes empty stays: most are filled again at once.
 fn remove<T: Ord>(
     sets: &mut BTreeMap<StreamId, BTreeSet<T>>,
     stream: StreamId,
     element: &T,
 ) -> bool {
-    let Some(set) = sets.get_mut(&stream) else { return false };
-    let was_there = set.remove(element);
-    if set.is_empty() {
-        sets.remove(&stream);
-    }
-    was_there
+    sets.get_mut(&stream).is_some_and(|set| set.remove(element))
 }

@@ -136,6 +136,7 @@ impl Allocator {
 
     /// Gives everything back that nobody has: first waits for other streams' use of freed blocks.
     pub(super) fn release_cached(&mut self) {
+        self.end_recent();
         self.synchronize_events();
         for pool in [PoolKind::Large, PoolKind::Small] {
             if !self.config.expandable_segments {
@@ -169,8 +170,7 @@ impl Allocator {
         if self.driver.free(ptr).is_err() {
             return false;
         }
-        self.books.unlist(ptr);
-        self.books.blocks.remove(&ptr);
+        self.books.forget(ptr);
         self.segments.remove(&ptr);
         self.usage.returned(bytes);
         true
@@ -211,8 +211,7 @@ impl Allocator {
             segment.sweep(ptr..ptr.offset(bytes), &self.driver, &mut self.usage);
             let is_unused = bytes == segment.bytes && segment.memory_bytes() == 0;
             if is_unused && segment.destroy(&self.driver, &mut self.usage).is_ok() {
-                self.books.unlist(ptr);
-                self.books.blocks.remove(&ptr);
+                self.books.forget(ptr);
                 self.segments.remove(&begin);
             }
         }

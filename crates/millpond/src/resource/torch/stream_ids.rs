@@ -15,11 +15,13 @@ pub(super) struct StreamIds {
     epoch: Option<Arc<AtomicU64>>,
     known_in: u64,
     known: HashMap<Stream, StreamId>,
+    /// Of `known`, the one that was asked for last.
+    last: Option<(Stream, StreamId)>,
 }
 
 impl StreamIds {
     pub(super) fn new(driver: &Counted) -> StreamIds {
-        StreamIds { epoch: driver.stream_epoch(), known_in: 0, known: HashMap::new() }
+        StreamIds { epoch: driver.stream_epoch(), known_in: 0, known: HashMap::new(), last: None }
     }
 
     pub(super) fn id(&mut self, handle: Stream, driver: &Counted) -> DriverResult<StreamId> {
@@ -31,13 +33,25 @@ impl StreamIds {
         let epoch = epoch.load(Ordering::Acquire);
         if self.known_in != epoch {
             self.known.clear();
+            self.last = None;
             self.known_in = epoch;
         }
-        if let Some(id) = self.known.get(&handle) {
-            return Ok(*id);
+        match self.last {
+            Some((last, id)) if last == handle => Ok(id),
+            _ => self.find(handle, driver),
         }
-        let id = driver.stream_id(handle)?;
-        self.known.insert(handle, id);
+    }
+
+    fn find(&mut self, handle: Stream, driver: &Counted) -> DriverResult<StreamId> {
+        let id = match self.known.get(&handle) {
+            Some(id) => *id,
+            None => {
+                let id = driver.stream_id(handle)?;
+                self.known.insert(handle, id);
+                id
+            }
+        };
+        self.last = Some((handle, id));
         Ok(id)
     }
 }
