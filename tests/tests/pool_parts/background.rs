@@ -7,6 +7,9 @@ use millpond::pool::{Pool, PoolConfig};
 
 use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
 
+/// Looked at so seldom that a test never sees it.
+const NEVER_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// Waits until something is so. Not a measure of speed: it gives up only when nothing happens at all.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
@@ -22,7 +25,8 @@ fn unused_memory_goes_back_by_itself() {
     let gpu = gpu(0);
     let stream = stream(&gpu);
     let config = PoolConfig { defrag_interval_ms: 5, ..PoolConfig::default() };
-    let (watched, unwatched) = (pool(&gpu, config.clone()), pool(&gpu, alone()));
+    let off = PoolConfig { defrag_interval_ms: NEVER_MS, ..alone() };
+    let (watched, unwatched) = (pool(&gpu, config.clone()), pool(&gpu, off));
     for pool in [&watched, &unwatched] {
         let held = pool.allocate(3 * MIB, stream).unwrap();
         let blocks: Vec<_> = (0..100).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
@@ -41,7 +45,7 @@ fn unused_memory_goes_back_by_itself() {
     assert_eq!(watched.usage().live_bytes, 3 * MIB);
     assert!(watched.stats().pages_released > 0);
     watched.assert_valid();
-    // Switched on later, it works as well.
+    // Switched on later, and told to look sooner than it would have, it works as well.
     unwatched.set_config(config).unwrap();
     eventually("the other's too", || unwatched.usage().reserved_bytes <= 4 * MIB);
     assert_no_findings(&gpu);
@@ -84,9 +88,6 @@ fn the_background_disturbs_nobody() {
     eventually("everything has gone back", || pool.usage().reserved_bytes == 0);
 }
 
-/// Looked at so rarely that a test never sees it.
-const NEVER_MS: u64 = 24 * 60 * 60 * 1000;
-
 /// A pool of which most lies in this thread's cache, and that has just asked the driver for more: who does that may wake the
 /// background, but has not emptied the cache itself.
 fn fragmented(gpu: &std::sync::Arc<millpond_sim::SimGpu>, config: PoolConfig) -> Pool {
@@ -123,6 +124,26 @@ fn fragmentation_wakes_the_background() {
     for pool in asleep {
         assert!(pool.usage().largest_free_bytes < 6 * MIB, "nobody has woken it for this one");
     }
+}
+
+/// It is woken once an interval, and in the next one again.
+#[test]
+fn each_interval_fragmentation_wakes_anew() {
+    let gpu = gpu(0);
+    let seldom =
+        PoolConfig { defrag_interval_ms: NEVER_MS, defrag_threshold: 0.1, ..PoolConfig::default() };
+    let pool = fragmented(&gpu, seldom);
+    let is_merged = || pool.usage().largest_free_bytes >= 30 * MIB;
+    eventually("what the cache kept was merged", is_merged);
+    pool.interval_has_passed();
+    let stream = stream(&gpu);
+    let blocks: Vec<_> = (0..40).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
+    for block in blocks {
+        pool.deallocate(block, MIB, stream).unwrap();
+    }
+    assert!(!is_merged(), "all of it is in the cache again");
+    pool.allocate(80 * MIB, stream).unwrap();
+    eventually("it was merged again", is_merged);
 }
 
 /// What is not above the threshold stays in caches, however often the background looks.
