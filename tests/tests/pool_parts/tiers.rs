@@ -106,11 +106,30 @@ fn batches_of_new_blocks() {
     assert!(on.cache_misses < off.cache_misses, "{on}\n\n{off}");
 }
 
+/// One block too many, and the older half is there for other threads at once.
 #[test]
 fn half_of_a_full_cache_goes_on_to_the_global_cache() {
-    let few = PoolConfig { thread_cache_max_blocks: 16, ..alone() };
-    let (few, many) = (churn(few, 1000, 100, nothing), churn(alone(), 1000, 60, nothing));
-    assert!(few.global_hits > 0 && many.global_hits == 0, "{few}\n\n{many}");
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool =
+        pool(&gpu, PoolConfig { thread_cache_max_blocks: 16, batch_alloc_count: 8, ..alone() });
+    // Three batches: what was fetched is taken to the last block.
+    let blocks: Vec<_> = (0..24).map(|_| pool.allocate(1000, stream).unwrap()).collect();
+    let taken_elsewhere = || {
+        let take = || (0..8).map(|_| pool.allocate(1000, stream).unwrap()).collect::<Vec<_>>();
+        let mut taken = std::thread::scope(|scope| scope.spawn(take).join().unwrap());
+        taken.sort_unstable();
+        taken
+    };
+    for block in &blocks[..16] {
+        pool.deallocate(*block, 1000, stream).unwrap();
+    }
+    let others = taken_elsewhere();
+    assert!(others.iter().all(|block| !blocks.contains(block)), "a full cache keeps its blocks");
+    pool.deallocate(blocks[16], 1000, stream).unwrap();
+    let mut older = blocks[..8].to_vec();
+    older.sort_unstable();
+    assert_eq!(taken_elsewhere(), older);
 }
 
 #[test]
