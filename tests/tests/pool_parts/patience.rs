@@ -1,8 +1,8 @@
 //! How long memory is kept that nobody needs, interval by interval, without a clock.
 
 use millpond::Resource;
-use millpond::driver::Stream;
-use millpond::pool::{Pool, PoolConfig};
+use millpond::driver::{Driver, Stream};
+use millpond::pool::{Pool, PoolConfig, RegionOptions};
 use millpond_sim::{SimGpu, SimOptions};
 
 use super::{MIB, alone, assert_no_findings, gpu_with, pool, stream, write};
@@ -15,7 +15,7 @@ fn intervals_kept(gpu: &SimGpu, pool: &Pool, stream: Stream) -> usize {
     let block = pool.allocate(20 * MIB, stream).unwrap();
     write(gpu, block, 20 * MIB, stream);
     pool.deallocate(block, 20 * MIB, stream).unwrap();
-    millpond::Driver::synchronize_device(gpu).unwrap();
+    gpu.synchronize_device().unwrap();
     let passes = |_: &usize| {
         pool.interval_has_passed();
         pool.usage().reserved_bytes == 0
@@ -67,4 +67,28 @@ fn an_old_peak_is_forgotten() {
     assert!(moves > 0 && reserved <= 34 * MIB, "{moves} moves, {reserved} bytes");
     let (moves, reserved) = after_a_peak(false);
     assert!(moves == 0 && reserved >= 44 * MIB, "{moves} moves, {reserved} bytes");
+}
+
+/// Regions are looked after with their pool: they keep what is dedicated, and one that was given up goes when its work is done.
+#[test]
+fn regions_give_back_what_they_do_not_need() {
+    let gpu = gpu_with(SimOptions::default());
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let dedicated = RegionOptions { dedicated_bytes: 6 * MIB, ..RegionOptions::default() };
+    let (kept, given_up) = (pool.region(&dedicated).unwrap(), pool.region(&dedicated).unwrap());
+    let addresses = gpu.held().reservations;
+    for region in [&kept, &given_up] {
+        let block = region.allocate(30 * MIB, stream).unwrap();
+        write(&gpu, block, 30 * MIB, stream);
+        region.deallocate(block, 30 * MIB, stream).unwrap();
+    }
+    drop(given_up);
+    assert_eq!(gpu.held().reservations, addresses, "work still uses its memory");
+    gpu.synchronize_device().unwrap();
+    (0..10).for_each(|_| pool.interval_has_passed());
+    assert_eq!(gpu.held().reservations, addresses - 1);
+    assert_eq!(pool.usage().reserved_bytes, kept.usage().reserved_bytes);
+    assert_eq!(kept.usage().reserved_bytes, 6 * MIB);
+    assert_no_findings(&gpu);
 }
