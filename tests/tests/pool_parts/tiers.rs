@@ -221,3 +221,15 @@ fn the_process_has_one_pool_that_all_share() {
     let other = make().unwrap();
     assert_ne!(other.usage().driver_calls, first.usage().driver_calls);
 }
+
+/// What is set aside has served nobody yet.
+#[test]
+fn preallocating_is_nobodys_request() {
+    let gpu = gpu(0);
+    let pool = pool(&gpu, alone());
+    pool.preallocate(4096, 20).unwrap();
+    pool.preallocate(5 * MIB, 4).unwrap();
+    let stats = pool.stats();
+    assert!(stats.pages_created > 0, "{stats}");
+    assert_eq!((stats.reuse_hits, stats.device_allocations, stats.reserve_hits), (0, 0, 0), "{stats}");
+}
