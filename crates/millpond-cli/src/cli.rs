@@ -96,7 +96,7 @@ pub(crate) struct BenchOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayOptions {
-    /// PyTorch memory snapshots (.pickle, .pickle.gz)
+    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), either also compressed (.gz)
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// Replay with only these, such as pool:slack=0 or limit:4GiB/pool; without it, with all that take device memory

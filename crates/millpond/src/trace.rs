@@ -1,7 +1,7 @@
 //! Recorded allocations and frees of real programs.
 //!
 //! A [`Trace`] is one form for every source: per device, the [`Event`]s in the order they happened
-//! and the [`Segment`]s that stood at the end. It is read from a PyTorch memory snapshot, plain or
+//! and the [`Segment`]s that stood at the end. It is read from a PyTorch memory snapshot or from RMM's log (CSV), plain or
 //! compressed:
 //!
 //! ```
@@ -23,7 +23,7 @@
 //!             magic    by Limits; errors have offsets
 //! ```
 //!
-//! [`Snapshot`] goes the other way: it writes what PyTorch would.
+//! RMM's log needs no such care: `rmm_log` reads it line by line. [`Snapshot`] goes the other way: it writes what PyTorch would.
 //!
 //! # What the events leave open
 //!
@@ -39,9 +39,11 @@
 mod error;
 mod event;
 mod gzip;
+mod interned;
 mod limits;
 pub mod live;
 mod pickle;
+mod rmm_log;
 mod segment;
 mod snapshot;
 mod summary;
@@ -102,12 +104,16 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Reads a snapshot from anywhere. Buffers by itself.
+    /// Reads a snapshot or a log from anywhere; its first bytes tell which. Buffers by itself.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn read(input: impl Read, limits: Limits) -> Result<Trace, TraceError> {
-        snapshot::read(gzip::unpacked(input)?, limits)
+        let (head, input) = gzip::peeked(gzip::unpacked(input)?, rmm_log::BEGINNING.len())?;
+        match head == rmm_log::BEGINNING {
+            true => rmm_log::read(input, limits),
+            false => snapshot::read(input, limits),
+        }
     }
 
     /// Events of all devices.
@@ -120,7 +126,7 @@ impl Trace {
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut name = name.as_ref();
-    for ending in [".gz", ".pickle", ".pkl"] {
+    for ending in [".gz", ".pickle", ".pkl", ".csv"] {
         name = name.strip_suffix(ending).unwrap_or(name);
     }
     name.to_owned()

@@ -231,5 +231,9 @@ fn preallocating_is_nobodys_request() {
     pool.preallocate(5 * MIB, 4).unwrap();
     let stats = pool.stats();
     assert!(stats.pages_created > 0, "{stats}");
-    assert_eq!((stats.reuse_hits, stats.device_allocations, stats.reserve_hits), (0, 0, 0), "{stats}");
+    assert_eq!(
+        (stats.reuse_hits, stats.device_allocations, stats.reserve_hits),
+        (0, 0, 0),
+        "{stats}"
+    );
 }

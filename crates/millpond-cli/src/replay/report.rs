@@ -126,7 +126,10 @@ impl ReportedTrace {
         for column in rows.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        rows.add_row(self.recorded_cells());
+        // A log tells nothing of what was reserved.
+        if self.recorded_peak_reserved_bytes > 0 {
+            rows.add_row(self.recorded_cells());
+        }
         for result in &self.results {
             rows.add_row(result.cells());
         }

@@ -83,6 +83,24 @@ fn the_device_that_lags_needs_no_less() {
     assert_eq!(reserved("0"), reserved("2000"));
 }
 
+/// What the `trace` adaptor wrote is a trace, too.
+#[test]
+fn a_log_of_rmms_can_be_replayed() {
+    let log = std::env::temp_dir().join(format!("millpond-replay-{}.csv", std::process::id()));
+    let writing = format!("trace:{}/pool", log.display());
+    let arguments = [TRACE, "--quick", "--json", "--allocator"];
+    let recorded = json(&replay(&[&arguments[..], &[&writing]].concat()));
+    let again = replay(&[log.to_str().unwrap(), "--quick", "--json", "--allocator", "pool"]);
+    std::fs::remove_file(&log).unwrap();
+    let again = json(&again);
+    for key in ["peak_live_bytes", "streams"] {
+        assert_eq!(again["traces"][0][key], recorded["traces"][0][key], "{key}");
+    }
+    let reserved =
+        |report: &Value| report["traces"][0]["results"][0]["peak_reserved_bytes"].clone();
+    assert_eq!(reserved(&again), reserved(&recorded));
+}
+
 #[test]
 fn bad_input_is_refused_in_one_line() {
     assert!(complaint(&replay(&["no/such.pickle"])).contains("no/such.pickle"));

@@ -98,6 +98,16 @@ pub enum TraceError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A line of a log is not as it should be.
+    #[error(
+        "line {line} {problem}: write the log with RMM's logging_resource_adaptor, or Millpond's trace"
+    )]
+    BadLine {
+        /// The line's number, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
 }
 
 const HOW_TO_RECORD: &str = "give a file that torch.cuda.memory._dump_snapshot wrote";

@@ -5,7 +5,7 @@
 //! `address`; what these say then follows from the rest. [`Snapshot`] is the way back: one to be written.
 
 mod dump;
-mod interned;
+
 mod objects;
 mod record;
 mod words;

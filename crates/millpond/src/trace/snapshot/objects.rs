@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-use super::interned::Interned;
 use super::record::{Record, Seen};
 use super::words::{Texts, Word};
 use crate::chunks::Chunks;
+use crate::trace::interned::Interned;
 use crate::trace::pickle::{Heap, Refusal, Value};
 
 /// Everything that the pickle has built, in the form it is needed later.
