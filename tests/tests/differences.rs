@@ -144,7 +144,7 @@ fn each_policy_shows_in_its_own_way() {
     assert_eq!(reserved("slab", &two), 2 << 20);
     assert_eq!(reserved("fixed", &two), 128 << 20);
     assert_eq!(reserved("binning", &two), 32 << 20);
-    // The best hole, the first hole, the hole that is not too large to be split, the block of the right order.
+    // The first hole, the hole that is not too large to be split, the block of the right order.
     let address = |name: &'static str| addresses(stack_of(name), TRACES[2])[9] as usize;
     assert_eq!(address("arena"), 0, "the first hole, of 200 KiB");
     assert_eq!(address("bfc"), 200 * KIB + 256, "the hole of 40 KiB");
@@ -153,4 +153,22 @@ fn each_policy_shows_in_its_own_way() {
         256 * KIB + 64 * KIB,
         "the free block of 64 KiB of the lowest address"
     );
+}
+
+/// Where the driver places blocks, resources differ in what they take from it, and in what they give back.
+#[test]
+fn every_two_resources_that_leave_the_place_to_the_driver_hold_something_else() {
+    let held = ["direct", "managed", "pinned", "async"].map(|name| {
+        let gpu = Arc::new(SimGpu::new(Profile::named("v100-16g").unwrap()));
+        let resource = stack::build(name, gpu.clone()).unwrap();
+        let block = resource.allocate(3 << 20, Stream::LEGACY).unwrap();
+        let while_live = gpu.held();
+        resource.deallocate(block, 3 << 20, Stream::LEGACY).unwrap();
+        (name, while_live, gpu.held())
+    });
+    for (index, (name, live, after)) in held.iter().enumerate() {
+        for (other, other_live, other_after) in &held[..index] {
+            assert!((live, after) != (other_live, other_after), "{name} and {other} hold the same");
+        }
+    }
 }

@@ -241,7 +241,8 @@ fn settings_that_make_no_sense_are_refused_in_one_line() {
     }
 }
 
-/// Streams come and go by the thousand: nothing that a resource keeps for them may grow with their number.
+/// Streams come and go by the thousand: what a resource keeps for them does not grow with their number, but for those whose originals keep a
+/// part for each stream (arena, torch, binning over them).
 #[test]
 fn streams_that_are_gone_leave_nothing_behind() {
     for stack in ["bestfit", "bfc", "buddy", "slab", "fixed"] {

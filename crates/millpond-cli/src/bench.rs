@@ -52,7 +52,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
 fn run_once(workloads: &[Workload], entrants: &mut [Entrant], pairs: usize) {
     for &workload in workloads {
         for Entrant { runner, .. } in &mut *entrants {
-            if workload.threads() <= runner.most_threads() {
+            if runner.can_run(workload) {
                 runner.repetition(workload, pairs);
             }
         }

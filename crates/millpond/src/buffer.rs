@@ -233,7 +233,8 @@ impl<T, R: Resource> DeviceBuffer<T, R> {
         self.stream
     }
 
-    /// Uses another stream from now on. What was queued on the old one must be ordered before what will be on the new one.
+    /// Uses another stream from now on. What was queued on the old one must be ordered before what will be on the new one, the allocation too:
+    /// make the new one wait for an event of the old one, even if nothing was queued there.
     pub fn set_stream(&mut self, stream: Stream) {
         self.stream = stream;
     }

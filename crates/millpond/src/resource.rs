@@ -54,7 +54,9 @@ pub const ALIGNMENT: usize = 256;
 /// A block may be used by work queued on `stream` after [`allocate`](Self::allocate) returned, and by
 /// work of other streams that the user has ordered after that. It may be freed on a stream when all
 /// work that uses it is queued there or ordered before that point; the resource sees to it that
-/// whoever gets the memory next comes after.
+/// whoever gets the memory next comes after. Being allocated counts as such work: also a block that was never used is freed on its own
+/// stream, or on one that was ordered after it (as CUDA asks of `cudaFreeAsync`). What the memory was used for before is ordered before the stream it is
+/// allocated on, and before no other.
 ///
 /// Any thread may call anything at any time, and free what another has allocated.
 pub trait Resource: Send + Sync {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millpond::driver::{CaptureMode, CaptureState, Driver, Stream, StreamFlags};
 use millpond::{FreeError, Resource};
-use millpond_sim::SimGpu;
+use millpond_sim::{Profile, SimGpu};
 
 use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
 
@@ -194,4 +194,38 @@ fn a_spoiled_capture_is_an_error() {
     assert!(error.contains("invalidated"), "{error}");
     gpu.end_capture(captured).unwrap_err();
     pool.allocate(1000, captured).unwrap();
+}
+
+/// A block of a stream that is captured cannot be waited for; another stream's can, whichever is found first.
+#[test]
+fn memory_is_not_out_while_a_stream_that_is_not_captured_has_freed_a_block() {
+    for captured in [0, 1] {
+        let text = "base = 'v100-16g'\n[memory]\ncapacity = '64MiB'\n";
+        let gpu = Arc::new(SimGpu::new(Profile::parse("small", text).unwrap()));
+        let streams = [stream(&gpu), stream(&gpu)];
+        let asking = stream(&gpu);
+        let pool = pool(&gpu, alone());
+        let mut blocks = [Vec::new(), Vec::new()];
+        'full: loop {
+            for (of, stream) in blocks.iter_mut().zip(streams) {
+                // By the slab, so that each slab is of one stream.
+                for _ in 0..64 {
+                    match pool.allocate(4096, stream) {
+                        Ok(block) => of.push(block),
+                        Err(error) if error.is_out_of_memory() => break 'full,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        }
+        for (of, stream) in blocks.iter_mut().zip(streams) {
+            pool.deallocate(of.remove(0), 4096, stream).unwrap();
+        }
+        gpu.begin_capture(streams[captured], CaptureMode::Relaxed).unwrap();
+        let block = pool.allocate(4096, asking);
+        assert!(block.is_ok(), "with stream {captured} captured: {}", block.unwrap_err());
+        let graph = gpu.end_capture(streams[captured]).unwrap();
+        gpu.destroy_graph(graph).unwrap();
+        pool.assert_valid();
+    }
 }

@@ -66,7 +66,7 @@ pub(crate) struct Figures {
     pub(crate) call_max: Spread,
 }
 
-/// What one workload showed: an entry for each entrant, `None` where the workload has too many threads for it.
+/// What one workload showed: an entry for each entrant, `None` where the workload has too many threads for it, or too large blocks.
 pub(crate) struct Outcome {
     pub(crate) workload: Workload,
     pub(crate) figures: Vec<Option<Figures>>,
@@ -105,6 +105,8 @@ fn one_workload(
     let mut pairs = vec![Vec::new(); count];
     let mut p999 = vec![Vec::new(); count];
     let mut max = vec![Vec::new(); count];
+    let can_run: Vec<bool> =
+        entrants.iter_mut().map(|entrant| entrant.runner.can_run(workload)).collect();
     // Round 0 is warm-up.
     for round in 0..=effort.repetitions + effort.call_passes {
         for turn in 0..count {
@@ -112,7 +114,7 @@ fn one_workload(
             let Entrant { name, runner } = &mut entrants[who];
             progress.set_message(format!("{} {name}", workload.name()));
             progress.inc(1);
-            if workload.threads() > runner.most_threads() {
+            if !can_run[who] {
                 continue;
             }
             if round <= effort.repetitions {

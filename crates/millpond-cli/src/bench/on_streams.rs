@@ -52,6 +52,12 @@ impl<R: Resource> Subject for OnStreams<R> {
         }
     }
 
+    fn has_blocks_of(&mut self, bytes: usize) -> bool {
+        let stream = self.streams[0];
+        let Ok(ptr) = self.resource.allocate(bytes, stream) else { return false };
+        self.resource.deallocate(ptr, bytes, stream).is_ok()
+    }
+
     #[inline(never)]
     fn free(&mut self, block: NonZeroU64, bytes: usize, stream: StreamNumber) {
         let ptr = DevicePtr(block.get());

@@ -74,7 +74,7 @@ impl Report<'_> {
         }
         print(&format!(
             "NS: nanoseconds of the host per allocate and free, median of {} repetitions, which lay in SPREAD. RATIO: to {YARDSTICK}.\n\
-             P99.9, MAX: of single calls, less {} ns for the clock; of {} passes the median, and the least disturbed. –: for one thread only.\n\
+             P99.9, MAX: of single calls, less {} ns for the clock; of {} passes the median, and the least disturbed. –: for one thread only, or without blocks so large.\n\
              Measured on this machine, which does other things too: times are noisy, MAX most of all, and ratios are what counts.\n\
              {} are Millpond on {}: what its driver takes is the simulation's time. nothing allocates nothing: what the harness costs.\n",
             self.effort.repetitions,

@@ -7,8 +7,8 @@ use super::{one_thread, two_threads};
 
 /// A subject whose type is forgotten. Inside one repetition it is known again.
 pub(crate) trait Runner {
-    /// The most threads that may call it at once.
-    fn most_threads(&self) -> usize;
+    /// Whether it can do a workload: it has blocks so large, and may be called by so many threads.
+    fn can_run(&mut self, workload: Workload) -> bool;
 
     /// Runs so many pairs; nanoseconds per pair.
     fn repetition(&mut self, workload: Workload, pairs: usize) -> f64;
@@ -24,8 +24,8 @@ pub(crate) struct Alone<S>(pub(crate) S);
 pub(crate) struct Shared<S>(pub(crate) S);
 
 impl<S: Subject> Runner for Alone<S> {
-    fn most_threads(&self) -> usize {
-        1
+    fn can_run(&mut self, workload: Workload) -> bool {
+        workload.threads() == 1 && self.0.has_blocks_of(workload.largest_bytes())
     }
 
     fn repetition(&mut self, workload: Workload, pairs: usize) -> f64 {
@@ -40,8 +40,8 @@ impl<S: Subject> Runner for Alone<S> {
 }
 
 impl<S: Subject + Clone + Send> Runner for Shared<S> {
-    fn most_threads(&self) -> usize {
-        2
+    fn can_run(&mut self, workload: Workload) -> bool {
+        self.0.has_blocks_of(workload.largest_bytes())
     }
 
     fn repetition(&mut self, workload: Workload, pairs: usize) -> f64 {

@@ -21,6 +21,12 @@ pub(crate) trait Subject {
     /// A block of at least `bytes`. There is no error to return: who cannot allocate [gives up](give_up).
     fn allocate(&mut self, bytes: usize, stream: StreamNumber) -> Self::Block;
 
+    /// Whether there are blocks of this size at all.
+    fn has_blocks_of(&mut self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Takes a block of this subject back, with the size it was allocated with.
     fn free(&mut self, block: Self::Block, bytes: usize, stream: StreamNumber);
 }

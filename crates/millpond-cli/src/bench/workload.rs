@@ -61,6 +61,15 @@ impl Workload {
         }
     }
 
+    /// The largest block that it asks for.
+    pub(crate) fn largest_bytes(self) -> usize {
+        match self {
+            Workload::W1 => 4 << 10,
+            Workload::W3 => 10 << 20,
+            Workload::W2 | Workload::W4 | Workload::W5 | Workload::W5x => 1 << 20,
+        }
+    }
+
     /// How many blocks are kept, and of which sizes, where blocks are replaced.
     pub(crate) fn kept(self) -> (usize, Sizes) {
         match self {

@@ -95,3 +95,13 @@ fn a_device_too_small_for_a_workload_ends_the_run_with_its_reason() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.starts_with("millpond: direct cannot run this workload: out of memory"), "{text}");
 }
+
+/// What has no blocks so large does not keep the others from being measured.
+#[test]
+fn an_allocator_that_cannot_do_a_workload_is_left_out_of_it() {
+    let arguments = ["--quick", "--workload", "W1,W3", "--allocator", "fixed,direct", "--json"];
+    let report: Value = serde_json::from_str(&stdout(&bench(&arguments))).unwrap();
+    assert!(report["workloads"]["W1"]["fixed"]["ns"].is_number(), "{report}");
+    assert!(report["workloads"]["W3"]["fixed"].is_null(), "{report}");
+    assert!(report["workloads"]["W3"]["direct"]["ns"].is_number(), "{report}");
+}

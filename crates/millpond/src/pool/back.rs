@@ -29,8 +29,8 @@ use super::heap::{Heap, NodeId, Use};
 use super::pages::Pages;
 use super::points::{Order, Points, Settle, StreamSlot, Streams, is_out_of_reach};
 use crate::driver::{
-    Access, Counted, DevicePtr, Driver, DriverErrorKind, DriverResult, PhysicalHandle,
-    PhysicalProperties, RelaxedCalls, Stream,
+    Access, Counted, DevicePtr, Driver, DriverResult, PhysicalHandle, PhysicalProperties,
+    RelaxedCalls, Stream,
 };
 
 /// A stream, as a request names it and as the pool numbers it.
@@ -366,6 +366,9 @@ impl Back {
                     break;
                 }
             }
+            if matches!(event, Ok(Some(_))) {
+                state.streams.begin_waiting();
+            }
             drop(state);
             let event = match event {
                 Ok(None) => return Ok(()),
@@ -373,11 +376,10 @@ impl Back {
                 Err(error) if is_out_of_reach(&error) && self.settle(Settle::Gone)? => continue,
                 Err(error) => return Err(error),
             };
-            match self.driver.synchronize_event(event) {
-                // Somebody else has seen it pass, and it stands for nothing any more.
-                Err(error) if error.kind == DriverErrorKind::InvalidHandle => {}
-                answer => answer?,
-            }
+            // If somebody else has seen it pass and uses it again, this takes longer.
+            let answer = self.driver.synchronize_event(event);
+            self.state.lock().streams.end_waiting();
+            answer?;
         }
     }
 

@@ -131,7 +131,12 @@ impl Middle {
             return Batch::default();
         };
         let Some(&header) = partial.last() else { return Batch::default() };
+        self.take_of_slab(header, most)
+    }
+
+    fn take_of_slab(&mut self, header: HeaderId, most: usize) -> Batch {
         let slab = self.slabs.get_mut(&header).expect("partial slabs exist");
+        let (class, stream, place) = (slab.class, slab.stream, slab.place);
         let rest = slab.free.len().saturating_sub(most);
         let entries = slab
             .free
@@ -143,10 +148,11 @@ impl Middle {
                 index: u32::from(index),
             })
             .collect();
+        let points = slab.points.clone();
         if slab.free.is_empty() {
-            partial.pop();
+            self.leave_partial(stream, class, place);
         }
-        Batch { entries, points: slab.points.clone(), from_global: false }
+        Batch { entries, points, from_global: false }
     }
 
     /// Up to `most` blocks of slabs that belong to no stream, and what must be waited for first.
@@ -183,15 +189,15 @@ impl Middle {
         small.into_values().chain(large.into_values()).flatten().collect()
     }
 
-    /// Blocks that other streams have freed, which must be waited for.
-    pub(super) fn take_from_others(&mut self, class: Class) -> Batch {
-        for (stream, lists) in &self.partial {
-            if !lists[class.index()].is_empty() {
-                let stream = *stream;
-                return self.take_from_slab(class, stream, 1);
-            }
-        }
-        Batch::default()
+    /// A block that another stream has freed, which must be waited for, of a slab whose points will do.
+    pub(super) fn take_from_others(
+        &mut self,
+        class: Class,
+        usable: impl Fn(&Points) -> bool,
+    ) -> Option<Batch> {
+        let mut partial = self.partial.values().flat_map(|lists| &lists[class.index()]);
+        let header = *partial.find(|header| usable(&self.slabs[header].points))?;
+        Some(self.take_of_slab(header, 1))
     }
 
     /// A new slab, all of whose blocks are free.

@@ -1,7 +1,7 @@
 //! Moments in streams after which memory may be used again.
 //!
 //! A free is a point in its stream. Nothing is recorded for it at first: points are numbered, and an event is
-//! recorded when a stream's points leave for others to use, so that one event stands for many frees.
+//! recorded when a stream's points leave for others to use, so that one event stands for all that leaves at a time.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -204,6 +204,8 @@ pub(super) struct Streams {
     unrecorded: BTreeSet<StreamSlot>,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
+    /// Threads that wait for an event at the moment.
+    waiting: usize,
     /// While this stays, what was found out about streams holds.
     epoch: Option<Arc<AtomicU64>>,
     order: Order,
@@ -400,16 +402,17 @@ impl Streams {
     /// The points so far of streams that are gone, or of all, to be passed once the device has been waited for. The caller then waits,
     /// without the lock, and says how that went.
     pub(super) fn begin_settling(&mut self, which: Settle) -> Settling {
+        // Also those that another thread is waiting for: who asks must not go on before they have passed.
+        let is_open = |slot: &StreamSlot| {
+            let state = self.known(*slot);
+            state.is_some_and(|state| state.has_unrecorded || state.settling > 0)
+        };
         let slots: BTreeSet<StreamSlot> = match which {
-            // Also those that another thread is waiting for: who asks must not go on before they have passed.
-            Settle::Gone => {
-                let is_open = |slot: &StreamSlot| {
-                    let state = self.known(*slot);
-                    state.is_some_and(|state| state.has_unrecorded || state.settling > 0)
-                };
-                self.gone.iter().copied().filter(is_open).collect()
+            Settle::Gone => self.gone.iter().copied().filter(is_open).collect(),
+            Settle::All => {
+                let being_settled = self.gone.iter().filter(|slot| is_open(slot));
+                self.unrecorded.union(&self.with_events).chain(being_settled).copied().collect()
             }
-            Settle::All => self.unrecorded.union(&self.with_events).copied().collect(),
         };
         let mut begin = |slot: StreamSlot| {
             self.unrecorded.remove(&slot);
@@ -537,6 +540,16 @@ impl Streams {
         Ok(None)
     }
 
+    /// A thread begins to wait for an event, without the lock: none is destroyed until it has ended.
+    pub(super) fn begin_waiting(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// It has waited.
+    pub(super) fn end_waiting(&mut self) {
+        self.waiting -= 1;
+    }
+
     fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
         let Some(state) = &mut self.slots[slot.0 as usize] else { return };
         while let Some((number, passed)) = state.recorded.pop_front() {
@@ -560,7 +573,8 @@ impl Streams {
         for slot in self.with_events.iter().copied().collect::<Vec<_>>() {
             self.poll_stream(slot, driver)?;
         }
-        while self.spare_events.len() > MOST_SPARE_EVENTS {
+        // A thread that waits for an event does so without the lock.
+        while self.spare_events.len() > MOST_SPARE_EVENTS && self.waiting == 0 {
             let event = self.spare_events.pop().expect("more than none");
             if let Err(error) = driver.destroy_event(event) {
                 self.spare_events.push(event);

@@ -214,18 +214,19 @@ impl Arena {
         bytes: usize,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        if !self.global.lock().live.is_block(ptr, bytes) {
-            self.with_block(ptr, bytes, |_| ())?;
-        }
+        self.with_block(ptr, bytes, |_| ())?;
         // Whoever gets it next may be on any stream.
         self.upstream.driver.synchronize_stream(stream)?;
-        // Looked for anew: it may have moved, or somebody else has freed it meanwhile.
-        if self.free_in_global(ptr, bytes) {
-            return Ok(());
+        // Looked for anew: it may have moved, and may move again, or somebody else has freed it meanwhile.
+        while !self.free_in_global(ptr, bytes) {
+            let freed = self.with_block(ptr, bytes, |space| {
+                space.free(ptr, bytes);
+            });
+            if freed?.is_some() {
+                break;
+            }
         }
-        self.with_block(ptr, bytes, |space| {
-            space.free(ptr, bytes);
-        })
+        Ok(())
     }
 
     fn free_in_global(&self, ptr: DevicePtr, bytes: usize) -> bool {
@@ -237,20 +238,23 @@ impl Arena {
         is_there
     }
 
-    /// Does something with the stream's arena that a block is in, if it is not in the global one.
+    /// Does something with the stream's arena that a block is in. `None`: it is in the global one.
     #[cold]
     fn with_block<T>(
         &self,
         ptr: DevicePtr,
         bytes: usize,
         work: impl FnOnce(&mut Space) -> T,
-    ) -> Result<T, FreeError> {
-        // While this is locked no superblock gets back to the global arena, so what was not there stays away.
+    ) -> Result<Option<T>, FreeError> {
+        // While this is locked no superblock gets back to the global arena.
         let arenas = self.arenas.lock();
+        if self.global.lock().live.is_block(ptr, bytes) {
+            return Ok(None);
+        }
         for arena in &arenas.all {
             let StreamArena { space, .. } = &mut *arena.lock();
             if space.live.is_block(ptr, bytes) {
-                return Ok(work(space));
+                return Ok(Some(work(space)));
             }
         }
         let wrong_there =

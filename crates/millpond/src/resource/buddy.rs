@@ -87,8 +87,10 @@ impl Buddy {
         upstream: Arc<dyn Resource>,
         config: BuddyConfig,
     ) -> Result<Buddy, MakeError> {
-        if config.region_bytes < Order::LEAST_BYTES {
-            return Err(MakeError::setting("region_bytes", "must be 256 at least"));
+        let possible = Order::LEAST_BYTES..=usize::MAX / 2;
+        if !possible.contains(&config.region_bytes) {
+            let remedy = "must be 256 at least, and what a device can have at the most";
+            return Err(MakeError::setting("region_bytes", remedy));
         }
         let upstream = Upstream::new(upstream);
         let state = State {

@@ -54,11 +54,11 @@ impl Upstream {
         ordered: &mut Ordered,
     ) {
         // Work that uses blocks which were never freed is known to nobody.
-        if live.live_blocks > 0 {
-            let _ = self.driver.synchronize_device();
-        }
-        let _ = ordered.wait_for_all(&self.driver);
-        for (ptr, bytes) in held {
+        let is_known = live.live_blocks == 0;
+        let has_run = is_known && ordered.wait_for_all(&self.driver).is_ok()
+            || self.driver.synchronize_device().is_ok();
+        // Memory that work may still use is better lost than given to others.
+        for (ptr, bytes) in held.filter(|_| has_run) {
             // Who refuses here has lost the memory; there is nobody left to tell.
             let _ = self.give(ptr, bytes, Stream::LEGACY);
         }

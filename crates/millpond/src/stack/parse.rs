@@ -1,5 +1,7 @@
 //! From the text of a stack to the stack.
 
+use std::collections::HashMap;
+
 use super::entry::{AdaptorEntry, OptionSpec, ResourceEntry};
 use super::error::StackError;
 use super::options::{Given, Options};
@@ -9,9 +11,12 @@ use super::{ADAPTORS, Layer, RESOURCES, Stack};
 pub(super) fn stack(text: &str) -> Result<Stack, StackError> {
     match text.trim() {
         "" => Err(StackError::Empty),
-        text => layers(text),
+        text => layers(text, &mut Failed::new()),
     }
 }
+
+/// Why no stack begins where so much of the text is left. A path may end at many places, and each would be tried with each below it.
+type Failed = HashMap<usize, StackError>;
 
 /// What a name stands for.
 #[derive(Clone, Copy)]
@@ -51,19 +56,33 @@ fn name_at_start(text: &str) -> &str {
 }
 
 /// A layer, and all below it.
-fn layers(text: &str) -> Result<Stack, StackError> {
+fn layers(text: &str, failed: &mut Failed) -> Result<Stack, StackError> {
+    if let Some(error) = failed.get(&text.len()) {
+        return Err(error.clone());
+    }
+    layer_and_below(text, failed).inspect_err(|error| {
+        failed.insert(text.len(), error.clone());
+    })
+}
+
+fn layer_and_below(text: &str, failed: &mut Failed) -> Result<Stack, StackError> {
     let name = name_at_start(text);
     let entry =
         Entry::named(name).ok_or_else(|| StackError::UnknownName { name: name.to_owned() })?;
     let rest = &text[name.len()..];
     match rest.strip_prefix(':') {
-        Some(options) => options_and_below(entry, Vec::new(), options),
-        None => below(entry, Vec::new(), rest),
+        Some(options) => options_and_below(entry, Vec::new(), options, failed),
+        None => below(entry, Vec::new(), rest, failed),
     }
 }
 
 /// The rest of the options of a layer, and all below it.
-fn options_and_below(entry: Entry, given: Vec<Given>, text: &str) -> Result<Stack, StackError> {
+fn options_and_below(
+    entry: Entry,
+    given: Vec<Given>,
+    text: &str,
+    failed: &mut Failed,
+) -> Result<Stack, StackError> {
     let end_of_key = text.find(['=', ',', '/']).unwrap_or(text.len());
     let (spec, text) = match text[end_of_key..].strip_prefix('=') {
         Some(value) => (spec_named(entry, text[..end_of_key].trim())?, value),
@@ -92,8 +111,8 @@ fn options_and_below(entry: Entry, given: Vec<Given>, text: &str) -> Result<Stac
         })?);
         let rest = &text[end..];
         let answer = match rest.strip_prefix(',') {
-            Some(more) => options_and_below(entry, given, more),
-            None => below(entry, given, rest),
+            Some(more) => options_and_below(entry, given, more, failed),
+            None => below(entry, given, rest, failed),
         };
         match answer {
             // This slash belongs to the path, and the stack goes on after another one.
@@ -145,7 +164,12 @@ fn ends_of_value(entry: Entry, spec: &OptionSpec, text: &str) -> Vec<usize> {
 }
 
 /// All below a layer: `/…` below an adaptor, nothing below a resource.
-fn below(entry: Entry, given: Vec<Given>, rest: &str) -> Result<Stack, StackError> {
+fn below(
+    entry: Entry,
+    given: Vec<Given>,
+    rest: &str,
+    failed: &mut Failed,
+) -> Result<Stack, StackError> {
     let missing = |spec: &OptionSpec| StackError::Missing {
         of: entry.name(),
         option: spec.name,
@@ -166,7 +190,7 @@ fn below(entry: Entry, given: Vec<Given>, rest: &str) -> Result<Stack, StackErro
         }
         Entry::Adaptor(entry) => {
             let options = Options::new(entry.options, given).map_err(missing)?;
-            let mut stack = layers(rest)?;
+            let mut stack = layers(rest, failed)?;
             stack.adaptors.insert(0, Layer { entry, options });
             Ok(stack)
         }
@@ -176,6 +200,12 @@ fn below(entry: Entry, given: Vec<Given>, rest: &str) -> Result<Stack, StackErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_paths_without_an_end_are_refused_at_once() {
+        let error = stack(&"trace:a/".repeat(60)).unwrap_err();
+        assert!(matches!(error, StackError::NothingBelow { name: "trace" }), "{error}");
+    }
 
     #[test]
     fn what_is_read_is_written() {

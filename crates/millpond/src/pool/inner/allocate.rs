@@ -15,7 +15,7 @@ use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::Use;
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
-use crate::pool::points::StreamSlot;
+use crate::pool::points::{Points, StreamSlot};
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::pool::thread_cache::{Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
 use crate::pool::{attached, scope};
@@ -302,12 +302,11 @@ impl Inner {
         let most = self.settings.batch().min(self.settings.bounds().blocks + 1);
         let mut middle = self.middle.lock();
         let batch = middle.take(class, taker.slot, most);
-        let may_use = |batch: &Batch| {
-            !batch.entries.is_empty()
-                && (self.back.is_ordered(&batch.points, taker.slot)
-                    || patience == Patience::Some && self.back.can_wait_for(&batch.points))
+        let usable = |points: &Points| {
+            self.back.is_ordered(points, taker.slot)
+                || patience == Patience::Some && self.back.can_wait_for(points)
         };
-        if may_use(&batch) {
+        if !batch.entries.is_empty() && usable(&batch.points) {
             let tier = if batch.from_global { &self.served.global } else { &self.served.reuse };
             self.served_by(tier, taker);
             return Ok(Some(batch));
@@ -323,25 +322,17 @@ impl Inner {
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
-            let batch = self.middle.lock().take_from_others(class);
-            if may_use(&batch) {
-                return Ok(Some(batch));
+            let batch = self.middle.lock().take_from_others(class, usable);
+            if batch.is_some() {
+                return Ok(batch);
             }
-            self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
         }
         match self.add_slab(class, taker, most, patience) {
             Ok(batch) => Ok(batch),
             // Memory is out, but a block that another stream has freed will do.
             Err(error) if error.is_out_of_memory() => {
-                let batch = self.middle.lock().take_from_others(class);
-                if may_use(&batch) {
-                    return Ok(Some(batch));
-                }
-                self.give_small(
-                    batch.entries.into_iter().map(|entry| (taker.slot, entry)),
-                    Keep::No,
-                );
-                Err(error)
+                let batch = self.middle.lock().take_from_others(class, usable);
+                if batch.is_some() { Ok(batch) } else { Err(error) }
             }
             Err(error) => Err(error),
         }

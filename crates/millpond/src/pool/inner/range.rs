@@ -52,13 +52,15 @@ impl Inner {
         self.back.set_live_bytes(self.counted_live_bytes());
         self.borrow_pages(wanted.bytes);
         let mut answer = self.back.allocate_mapping(wanted);
+        let mut left_before = None;
         for _ in 0..LAST_ATTEMPTS {
             if !out_of_memory(&answer) {
                 break;
             }
             answer = self.allocate_last(wanted)?;
-            // Others may have taken what was freed for this, and have it in their caches again.
-            if self.kept_bytes() + self.back.pending().spare_bytes < wanted.bytes {
+            // Others may have taken what was freed for this, and have it in their caches again. If nothing has changed, they have not.
+            let left = self.kept_bytes() + self.back.pending().spare_bytes;
+            if left < wanted.bytes || left_before.replace(left) == Some(left) {
                 break;
             }
         }

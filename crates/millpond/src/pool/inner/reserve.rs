@@ -97,16 +97,21 @@ impl Inner {
             return None;
         }
         let (block_bytes, align) = shape.bytes_and_align();
-        let entry = self.middle.lock().take_reserved_large(block_bytes, align)?;
+        let mut middle = self.middle.lock();
+        let entry = middle.take_reserved_large(block_bytes, align)?;
+        // Under the lock, as everywhere: else it would be off when others take or give up at the same moment.
         self.reserved_large.fetch_sub(1, Ordering::Relaxed);
+        drop(middle);
         self.served_by(&self.served.reserve, taker);
         Some(entry)
     }
 
     /// Gives everything that was set aside to those who need memory now; returns how many bytes that is.
     pub(super) fn release_reserve(&self) -> usize {
-        let entries = self.middle.lock().drain_reserve();
+        let mut middle = self.middle.lock();
+        let entries = middle.drain_reserve();
         self.reserved_large.store(0, Ordering::Relaxed);
+        drop(middle);
         let bytes = |entry: &Entry| self.page_map.header(entry.header).block_bytes();
         let released: u64 = entries.iter().map(bytes).sum();
         self.return_reserved(entries);
