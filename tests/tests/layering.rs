@@ -30,6 +30,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-cli/src/bench/host_malloc_ffi.rs",
     "crates/millpond-cli/src/bench/tlsf_raw_memory.rs",
     "crates/millpond-sim/src/page_discard.rs",
+    "crates/millpond/src/adaptor/trace/at_exit.rs",
     "crates/millpond/src/pool/fork.rs",
     "crates/millpond/src/pool/handshake.rs",
     "crates/millpond/src/pool/page_map.rs",

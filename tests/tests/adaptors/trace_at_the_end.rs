@@ -76,6 +76,28 @@ fn a_program_that_exits_loses_no_line() {
 }
 
 #[test]
+fn another_thread_exits() {
+    let Ok(path) = std::env::var(PATH_VARIABLE) else { return };
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        allocate_and_forget(&path);
+        done.send(()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    is_done.recv().unwrap();
+    std::process::exit(3);
+}
+
+#[test]
+fn a_program_that_another_thread_ends_loses_no_line() {
+    let (status, lines) = left_by("another_thread_exits");
+    assert_eq!(status.code(), Some(3));
+    assert!(is_complete(&lines), "{} lines", lines.len());
+}
+
+#[test]
 fn unwinds_from_a_panic() {
     let Ok(path) = std::env::var(PATH_VARIABLE) else { return };
     let log = TraceLog::create(path.as_ref()).unwrap();

@@ -1,5 +1,7 @@
 //! A log of every allocation and free, as RMM's tools read it.
 
+#[allow(unsafe_code)]
+mod at_exit;
 mod last_words;
 mod log;
 mod record;

@@ -1,14 +1,15 @@
 //! What was recorded is written before a program ends, however it ends.
 //!
 //! A resource that is dropped flushes its log. But one in a `static`, or one that another thread holds, is never dropped when a
-//! program panics or exits. Then these do it: a panic hook, which runs before anything unwinds or aborts, and a value of
-//! each thread that has made a log or recorded something, which is dropped when the thread ends and also when it ends the program.
+//! program panics or exits. Then these do it: a panic hook, which runs before anything unwinds or aborts, a value of
+//! each thread that has made a log or recorded something, which is dropped when the thread ends, and what the C library runs when a program exits.
 //! Only a signal that nobody can catch is faster.
 
 use std::sync::{Arc, Once, Weak};
 
 use parking_lot::Mutex;
 
+use super::at_exit::at_exit;
 use super::log::Shared;
 
 /// The logs that are open.
@@ -21,6 +22,8 @@ pub(super) fn promise(log: &Arc<Shared>) {
     open.push(Arc::downgrade(log));
     drop(open);
     this_thread();
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| at_exit(program_exits));
     static HOOK: Once = Once::new();
     // A thread that panics may not change hooks: the next log will do it.
     if !std::thread::panicking() {
@@ -32,6 +35,10 @@ pub(super) fn promise(log: &Arc<Shared>) {
             }));
         });
     }
+}
+
+extern "C" fn program_exits() {
+    flush_all();
 }
 
 fn flush_all() {
