@@ -133,7 +133,7 @@ fn invariants_hold_after_every_step() {
 fn of_two_racing_frees_one_counts() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu).unwrap();
+    let pool = Pool::with_config(gpu, alone()).unwrap();
     let barrier = Barrier::new(2);
     for round in 0..3_000 {
         let bytes = [512, 100_000, 3 << 20][round % 3];
@@ -197,11 +197,11 @@ fn threads_and_pools_may_end_in_any_order() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
     // The thread outlives the pool that it has a cache of.
-    let pool = Pool::new(gpu.clone()).unwrap();
+    let pool = Pool::with_config(gpu.clone(), alone()).unwrap();
     let (used, gone) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let thread = std::thread::spawn({
         let (pool, used, gone) = (pool.clone(), Arc::clone(&used), Arc::clone(&gone));
-        let second = Pool::new(gpu.clone()).unwrap();
+        let second = Pool::with_config(gpu.clone(), alone()).unwrap();
         move || {
             let block = pool.allocate(1000, stream).unwrap();
             pool.deallocate(block, 1000, stream).unwrap();
@@ -217,7 +217,7 @@ fn threads_and_pools_may_end_in_any_order() {
     gone.wait();
     thread.join().unwrap();
     // The pool outlives threads, and a new thread takes over what an old one kept.
-    let pool = Pool::new(gpu.clone()).unwrap();
+    let pool = Pool::with_config(gpu.clone(), alone()).unwrap();
     let blocks: Vec<DevicePtr> = (0..20)
         .map(|_| {
             let pool = &pool;
@@ -273,10 +273,10 @@ fn settings_are_read_changed_and_checked_while_the_pool_runs() {
         }
         pool.stats()
     };
-    let off = PoolConfig { thread_cache_max_blocks: 0, batch_alloc_count: 1, ..pool.config() };
+    let off = PoolConfig { thread_cache_max_blocks: 0, batch_alloc_count: 1, ..alone() };
     pool.set_config(off.clone()).unwrap();
     assert_eq!(pairs(&pool).cache_hits, 0);
-    pool.set_config(PoolConfig::default()).unwrap();
+    pool.set_config(alone()).unwrap();
     assert!(pairs(&pool).cache_hits >= 99);
     // And a global cache that is off keeps nothing of what threads give up.
     pool.set_config(PoolConfig { global_cache_max_blocks: 0, ..off.clone() }).unwrap();
@@ -290,7 +290,7 @@ fn settings_are_read_changed_and_checked_while_the_pool_runs() {
 fn statistics_count_every_tier_and_can_be_reset() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu).unwrap();
+    let pool = Pool::with_config(gpu, alone()).unwrap();
     let block = pool.allocate(5 << 20, stream).unwrap();
     let small: Vec<_> = (0..40).map(|_| pool.allocate(700, stream).unwrap()).collect();
     for ptr in &small {
@@ -320,7 +320,7 @@ fn statistics_count_every_tier_and_can_be_reset() {
 fn caches_are_trimmed_and_everything_unused_is_released() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu.clone()).unwrap();
+    let pool = Pool::with_config(gpu.clone(), alone()).unwrap();
     let held = pool.allocate(3 << 20, stream).unwrap();
     let pattern = Kernel::Fill { dst: held, value: 77, count: 100 };
     gpu.launch(&pattern, stream).unwrap();
@@ -352,7 +352,7 @@ fn caches_are_trimmed_and_everything_unused_is_released() {
 fn statistics_count_what_was_served() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu).unwrap();
+    let pool = Pool::with_config(gpu, alone()).unwrap();
     for _ in 0..2 {
         pool.allocate(1000, stream).unwrap();
     }
@@ -367,7 +367,7 @@ fn statistics_count_what_was_served() {
 fn a_free_inside_a_block_is_told_apart_right_before_the_next() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu).unwrap();
+    let pool = Pool::with_config(gpu, alone()).unwrap();
     let bytes = 33_280;
     let blocks: Vec<_> = (0..8).map(|_| pool.allocate(bytes, stream).unwrap()).collect();
     for block in blocks {
@@ -382,10 +382,10 @@ fn a_free_inside_a_block_is_told_apart_right_before_the_next() {
 fn thread_caches_that_are_off_keep_nothing() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu).unwrap();
+    let pool = Pool::with_config(gpu, alone()).unwrap();
     for off in [
-        PoolConfig { thread_cache_max_blocks: 0, ..PoolConfig::default() },
-        PoolConfig { thread_cache_max_bytes: 0, ..PoolConfig::default() },
+        PoolConfig { thread_cache_max_blocks: 0, ..alone() },
+        PoolConfig { thread_cache_max_bytes: 0, ..alone() },
     ] {
         pool.set_config(off.clone()).unwrap();
         let blocks: Vec<_> = (0..100).map(|_| pool.allocate(1000, stream).unwrap()).collect();
@@ -401,7 +401,7 @@ fn thread_caches_that_are_off_keep_nothing() {
 fn what_cannot_be_unmapped_is_in_nobodys_way() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu.clone()).unwrap();
+    let pool = Pool::with_config(gpu.clone(), alone()).unwrap();
     gpu.set_faults(&[Fault::All(Call::SetAccess), Fault::All(Call::Unmap)]);
     pool.allocate(7 << 20, stream).unwrap_err();
     pool.assert_valid();
@@ -442,7 +442,7 @@ fn memory_is_given_back_when_its_last_mapping_is_gone() {
 fn statistics_are_read_and_reset_while_threads_run() {
     let gpu = gpu(RunOrder::Timed, 0);
     let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
-    let pool = Pool::new(gpu).unwrap();
+    let pool = Pool::with_config(gpu, alone()).unwrap();
     let work = || {
         for round in 0..2_000 {
             let bytes = [700, 90_000, 3 << 20][round % 3];
