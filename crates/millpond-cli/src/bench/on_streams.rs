@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use millpond::driver::{DevicePtr, Driver, Stream, StreamFlags};
-use millpond::resource::Resource;
+use millpond::resource::{AllocError, Resource};
 
 use super::subject::{StreamNumber, Subject, give_up};
 
@@ -14,6 +14,8 @@ pub(crate) struct OnStreams<R> {
     name: Arc<str>,
     resource: Arc<R>,
     streams: [Stream; 2],
+    /// Why it allocated nothing the last time that it did not.
+    refusal: Option<AllocError>,
 }
 
 // Not derived: that would ask for a resource that can be copied.
@@ -23,6 +25,7 @@ impl<R> Clone for OnStreams<R> {
             name: Arc::clone(&self.name),
             resource: Arc::clone(&self.resource),
             streams: self.streams,
+            refusal: None,
         }
     }
 }
@@ -36,26 +39,43 @@ impl<R: Resource> OnStreams<R> {
     ) -> Result<OnStreams<R>> {
         let stream = || driver.create_stream(StreamFlags::NON_BLOCKING);
         let streams = [stream()?, stream()?];
-        Ok(OnStreams { name: name.into(), resource: Arc::new(make(driver)?), streams })
+        Ok(OnStreams {
+            name: name.into(),
+            resource: Arc::new(make(driver)?),
+            streams,
+            refusal: None,
+        })
+    }
+
+    /// An address, which is never null here: no workload asks for zero bytes.
+    ///
+    /// The only place where the resource is asked for blocks, so that the compiler takes what it does in here whole.
+    #[inline(never)]
+    fn try_allocate(&mut self, bytes: usize, stream: StreamNumber) -> Option<NonZeroU64> {
+        match self.resource.allocate(bytes, self.streams[stream as usize]) {
+            Ok(ptr) => NonZeroU64::new(ptr.0),
+            Err(error) => {
+                self.refusal = Some(error);
+                None
+            }
+        }
     }
 }
 
 impl<R: Resource> Subject for OnStreams<R> {
-    /// An address, which is never null here: no workload asks for zero bytes.
     type Block = NonZeroU64;
 
-    #[inline(never)]
+    #[inline]
     fn allocate(&mut self, bytes: usize, stream: StreamNumber) -> NonZeroU64 {
-        match self.resource.allocate(bytes, self.streams[stream as usize]) {
-            Ok(ptr) => NonZeroU64::new(ptr.0).expect("null is for zero bytes"),
-            Err(error) => give_up(&self.name, &error),
+        match self.try_allocate(bytes, stream) {
+            Some(block) => block,
+            None => give_up(&self.name, self.refusal.as_ref().expect("null is for zero bytes")),
         }
     }
 
     fn has_blocks_of(&mut self, bytes: usize) -> bool {
-        let stream = self.streams[0];
-        let Ok(ptr) = self.resource.allocate(bytes, stream) else { return false };
-        self.resource.deallocate(ptr, bytes, stream).is_ok()
+        let block = self.try_allocate(bytes, StreamNumber::Zero);
+        block.inspect(|block| self.free(*block, bytes, StreamNumber::Zero)).is_some()
     }
 
     #[inline(never)]
