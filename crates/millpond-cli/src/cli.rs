@@ -21,6 +21,10 @@ use clap::{Args, Parser, Subcommand};
                   millpond allocators                         what allocators are made of: pool, limit:4GiB/pool, …\n  \
                   millpond bench                              what an allocate and free costs, beside other allocators\n  \
                   millpond bench --workload W1,W2 --quick     a first impression\n  \
+                  millpond compare                            every allocator in thirteen scenarios, and what follows
+  \
+                  millpond compare --scenario churn --allocator pool,async
+  \
                   millpond replay snapshot.pickle             what every allocator would have reserved for a recorded job\n  \
                   millpond replay snapshot.pickle --allocator pool,torch --capacity 16GiB\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
@@ -38,6 +42,8 @@ pub(crate) enum Command {
     Allocators(AllocatorsOptions),
     /// Measure what an allocate and free costs the host, beside other allocators in the same run
     Bench(BenchOptions),
+    /// Play the experiments of the seed documents with every allocator, and say what follows
+    Compare(CompareOptions),
     /// Let other allocators do what a program's recorded one did, and see what they would have reserved
     Replay(ReplayOptions),
     /// Print a shell's completions, to be put where the shell looks for them
@@ -90,6 +96,26 @@ pub(crate) struct BenchOptions {
     /// Run so many pairs once and report nothing: for programs that count instructions
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) count_pairs: Option<usize>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareOptions {
+    /// Play only these, such as churn or near-exhaustion
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) scenario: Vec<String>,
+    /// Compare only these, such as pool:slack=0 or limit:4GiB/pool; without it, all that take device memory
+    ///
+    /// `millpond allocators` lists what stacks are made of. Several are separated by commas, or the option is repeated.
+    #[arg(long, value_name = "STACK")]
+    pub(crate) allocator: Vec<String>,
+    /// The device to play on
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// What every random choice follows from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

@@ -3,8 +3,10 @@
 mod allocators;
 mod bench;
 mod cli;
+mod compare;
 mod device;
 mod devices;
+mod interrupt;
 mod output;
 mod replay;
 mod shell;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Devices(options) => devices::run(&options).map(|()| Finding::Good),
         Command::Allocators(options) => allocators::run(&options).map(|()| Finding::Good),
         Command::Bench(options) => bench::run(&options).map(|()| Finding::Good),
+        Command::Compare(options) => compare::run(&options).map(|()| Finding::Good),
         Command::Replay(options) => replay::run(&options),
         Command::Completions { shell } => shell::completions(shell).map(|()| Finding::Good),
         Command::Man { dir } => shell::man_pages(dir.as_deref()).map(|()| Finding::Good),

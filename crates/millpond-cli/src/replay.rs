@@ -5,24 +5,18 @@ mod fit;
 mod recorded;
 mod report;
 
-use anyhow::{Context, Result, ensure};
-use millpond::Stack;
-use millpond::stack::RESOURCES;
+use anyhow::{Context, Result};
 
 use self::bench::Bench;
 use self::recorded::Recorded;
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::ReplayOptions;
 use crate::output::progress_bar;
-use crate::stacks::separate;
-use crate::{Finding, device};
-
-/// Resources that do not take the device's memory for blocks of any size: nothing of them can be compared.
-const NOT_COMPARED: [&str; 3] = ["managed", "pinned", "fixed"];
+use crate::{Finding, device, interrupt, stacks};
 
 /// Replays each trace with each allocator.
 pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
-    let stacks = stacks(&options.allocator)?;
+    let stacks = stacks::chosen(&options.allocator)?;
     let device = options.device.clone().unwrap_or_else(device::default_name);
     let mut profile = device::profile(&device)?;
     if let Some(capacity) = options.capacity {
@@ -33,11 +27,15 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     for path in &options.traces {
         recorded.extend(Recorded::open(path)?);
     }
+    interrupt::listen()?;
     let progress = progress_bar(recorded.len() * stacks.len());
     let mut traces = Vec::new();
     for recorded in &recorded {
         let mut results = Vec::new();
         for stack in &stacks {
+            if interrupt::is_requested() {
+                break;
+            }
             progress.set_message(format!("{} {stack}", recorded.name));
             let replayed = bench.replay(stack, &recorded.program)?;
             let smallest = match options.quick {
@@ -56,22 +54,4 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     }
     let is_out = report.traces.iter().any(ReportedTrace::has_failed);
     Ok(if is_out { Finding::Bad } else { Finding::Good })
-}
-
-/// Those that were named, each once, or all that can be compared.
-fn stacks(options: &[String]) -> Result<Vec<Stack>> {
-    let mut names: Vec<String> = options.iter().flat_map(|option| separate(option)).collect();
-    if names.is_empty() {
-        let all = RESOURCES.iter().map(|entry| entry.name.to_owned());
-        names = all.filter(|name| !NOT_COMPARED.contains(&name.as_str())).collect();
-    }
-    let mut stacks: Vec<Stack> = Vec::new();
-    for name in names {
-        let stack: Stack = name.parse()?;
-        if stacks.iter().all(|known| known.to_string() != stack.to_string()) {
-            stacks.push(stack);
-        }
-    }
-    ensure!(!stacks.is_empty(), "no allocator is named");
-    Ok(stacks)
 }

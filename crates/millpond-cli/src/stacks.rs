@@ -1,5 +1,45 @@
 //! Lists of stacks, as they are typed.
 
+use anyhow::{Result, ensure};
+use millpond::Stack;
+use millpond::stack::RESOURCES;
+
+/// Resources that do not take the device's memory for blocks of any size: nothing of them can be compared.
+const NOT_COMPARED: [&str; 3] = ["managed", "pinned", "fixed"];
+
+/// Those that were named, each once, or all that can be compared.
+pub(crate) fn chosen(options: &[String]) -> Result<Vec<Stack>> {
+    let mut names: Vec<String> = options.iter().flat_map(|option| separate(option)).collect();
+    if names.is_empty() {
+        let all = RESOURCES.iter().map(|entry| entry.name.to_owned());
+        names = all.filter(|name| !NOT_COMPARED.contains(&name.as_str())).collect();
+    }
+    let mut stacks: Vec<Stack> = Vec::new();
+    for name in names {
+        let stack: Stack = name.parse()?;
+        if stacks.iter().all(|known| known.to_string() != stack.to_string()) {
+            stacks.push(stack);
+        }
+    }
+    ensure!(!stacks.is_empty(), "no allocator is named");
+    Ok(stacks)
+}
+
+/// The same stack with nothing in it that works by the clock: what it does then follows from what is asked of it.
+pub(crate) fn without_background(stack: &Stack) -> Result<Stack> {
+    let text = stack.to_string();
+    let (adaptors, resource) = match text.rsplit_once('/') {
+        Some((adaptors, resource)) => (format!("{adaptors}/"), resource),
+        None => (String::new(), text.as_str()),
+    };
+    let is_pool = resource == "pool" || resource.starts_with("pool:");
+    if !is_pool || resource.contains("enable_defrag") {
+        return Ok(text.parse()?);
+    }
+    let separator = if resource == "pool" { ':' } else { ',' };
+    Ok(format!("{adaptors}{resource}{separator}enable_defrag=false").parse()?)
+}
+
 /// Takes a list apart at commas outside of brackets. What is `key=value` goes on with the options of the stack before it.
 pub(crate) fn separate(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();

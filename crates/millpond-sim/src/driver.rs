@@ -165,7 +165,8 @@ impl Driver for SimGpu {
         match plain.alloc(size, space, board, *now_ns) {
             Some((start, ready)) => {
                 let growth = machine.mib_ns(size, machine.profile.alloc_mib_ns);
-                machine.now_ns = machine.now_ns.max(ready).saturating_add(growth);
+                machine.now_ns = machine.now_ns.max(ready);
+                machine.spend(growth);
                 Ok(DevicePtr(start))
             }
             None => Err(machine.out_of_memory(Call::Alloc, bytes)),
@@ -205,7 +206,7 @@ impl Driver for SimGpu {
                 machine.pools.free(ptr.0, None);
             }
         }
-        machine.pass_time(machine.mib_ns(bytes, machine.profile.free_mib_ns));
+        machine.spend(machine.mib_ns(bytes, machine.profile.free_mib_ns));
         Ok(())
     }
 

@@ -86,6 +86,11 @@ impl SimGpu {
         Duration::from_nanos(self.machine.lock().now_ns)
     }
 
+    /// What all calls so far have cost the host, without what it has waited for.
+    pub fn call_time(&self) -> Duration {
+        Duration::from_nanos(self.machine.lock().call_ns)
+    }
+
     /// The host does something else for a while.
     pub fn advance(&self, time: Duration) {
         let mut machine = self.machine.lock();

@@ -43,6 +43,8 @@ pub(crate) struct Running {
 pub(crate) struct Machine {
     pub(crate) profile: Profile,
     pub(crate) now_ns: u64,
+    /// What calls have cost the host, without what it waited for.
+    pub(crate) call_ns: u64,
     pub(crate) calls: [u64; Call::COUNT],
     pub(crate) faults: FaultPlan,
     pub(crate) board: Board,
@@ -101,6 +103,7 @@ impl Machine {
             memory_busy_ns: 0,
             stolen: Vec::new(),
             now_ns: 0,
+            call_ns: 0,
             calls: [0; Call::COUNT],
             faults: FaultPlan::default(),
             profile,
@@ -112,7 +115,7 @@ impl Machine {
     /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.
     pub(crate) fn enter(&mut self, call: Call) -> DriverResult<()> {
         self.calls[call as usize] += 1;
-        self.pass_time(self.profile.latency_ns(call));
+        self.spend(self.profile.latency_ns(call));
         if let Some(reason) = &self.lost {
             return Err(DriverError::with_detail(
                 call,
@@ -128,6 +131,12 @@ impl Machine {
     pub(crate) fn pass_time(&mut self, ns: u64) {
         const END_OF_TIME_NS: u64 = u64::MAX / 4;
         self.now_ns = self.now_ns.saturating_add(ns).min(END_OF_TIME_NS);
+    }
+
+    /// A call costs the host this much.
+    pub(crate) fn spend(&mut self, ns: u64) {
+        self.pass_time(ns);
+        self.call_ns = self.call_ns.saturating_add(ns);
     }
 
     /// The stream a handle means to this thread.

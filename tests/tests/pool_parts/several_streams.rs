@@ -169,3 +169,60 @@ fn threads_whose_streams_come_and_go_do_not_run_out() {
         assert_no_findings(&gpu);
     }
 }
+
+/// Whoever waits for a block's last user comes after all users before that one: a rest beside the block keeps points of them all.
+#[test]
+fn memory_that_goes_round_is_waited_for_once_a_turn() {
+    const STREAMS: usize = 8;
+    const ROUNDS: usize = 20;
+    for seed in 0..20 {
+        let gpu = gpu(seed);
+        let pool = pool(&gpu, PoolConfig { slack: 0.0, ..alone() });
+        let streams: Vec<_> = (0..STREAMS).map(|_| stream(&gpu)).collect();
+        // Less than its two pages: the rest stays free, and merges again each time.
+        let bytes = 4 * MIB - 100_000;
+        for _ in 0..ROUNDS {
+            for stream in &streams {
+                let block = pool.allocate(bytes, *stream).unwrap();
+                write(&gpu, block, bytes, *stream);
+                pool.deallocate(block, bytes, *stream).unwrap();
+            }
+        }
+        assert_no_findings(&gpu);
+        let waits = pool.stats().cross_stream_waits as usize;
+        assert!(waits <= STREAMS * ROUNDS, "{waits} waits, seed {seed}");
+    }
+}
+
+/// What a stream freed before it was made to wait for another does not come after that one's work.
+#[test]
+fn a_wait_says_nothing_of_what_was_freed_before_it() {
+    for seed in 0..60 {
+        let gpu = gpu(seed);
+        let [first, second, third, fourth] = std::array::from_fn(|_| stream(&gpu));
+        let pool = pool(&gpu, PoolConfig { slack: 0.0, ..alone() });
+        let bytes = 2 * MIB;
+        for _ in 0..10 {
+            // Side by side.
+            let users = [second, first, third, first, third];
+            let blocks = users.map(|stream| pool.allocate(bytes, stream).unwrap());
+            for (block, stream) in blocks.iter().zip(users) {
+                write(&gpu, *block, bytes, stream);
+            }
+            for place in [0, 1, 3] {
+                pool.deallocate(blocks[place], bytes, users[place]).unwrap();
+            }
+            // Fits the hole that the first stream has left by itself: the second one waits for the first, after its free.
+            let taken = pool.allocate(bytes, second).unwrap();
+            write(&gpu, taken, bytes, second);
+            pool.deallocate(blocks[2], bytes, third).unwrap();
+            let three = pool.allocate(3 * bytes, fourth).unwrap();
+            write(&gpu, three, 3 * bytes, fourth);
+            pool.deallocate(three, 3 * bytes, fourth).unwrap();
+            pool.deallocate(taken, bytes, second).unwrap();
+            pool.deallocate(blocks[4], bytes, third).unwrap();
+            pool.assert_valid();
+        }
+        assert_no_findings(&gpu);
+    }
+}

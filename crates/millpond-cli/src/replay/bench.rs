@@ -41,14 +41,13 @@ impl Bench {
         let rig = Rig::new(gpu.clone(), stack, program.streams())?;
         let outcome = rig.run(program, || gpu.advance(TICK));
         let calls = |call| gpu.calls(call);
-        let latency = |call: &Call| self.profile.latency_ns(*call) * calls(*call);
         // Streams are the program's.
-        let of_allocator = Call::ALL.iter().filter(|call| **call != Call::CreateStream);
+        let of_streams = self.profile.latency_ns(Call::CreateStream) * calls(Call::CreateStream);
         Ok(Replayed {
             outcome,
             page_moves: calls(Call::Map).saturating_sub(calls(Call::Create)),
             cross_stream_waits: calls(Call::WaitEvent),
-            modelled: Duration::from_nanos(of_allocator.map(latency).sum()),
+            modelled: gpu.call_time().saturating_sub(Duration::from_nanos(of_streams)),
         })
     }
 

@@ -2,13 +2,16 @@
 
 use std::process::{Command, Output};
 
+/// The program, to be run.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+    command.args(arguments).env_remove("MILLPOND_DEVICE");
+    command
+}
+
 /// Runs the program.
 pub(crate) fn millpond(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .args(arguments)
-        .env_remove("MILLPOND_DEVICE")
-        .output()
-        .unwrap()
+    command(arguments).output().unwrap()
 }
 
 /// What a run that succeeded printed; it complained of nothing.

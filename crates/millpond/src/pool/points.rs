@@ -70,15 +70,24 @@ impl Points {
         other.iter().for_each(|point| self.add(point));
     }
 
-    /// Forgets points that have passed, where there are several: streams come and go, and every one leaves a point.
-    pub(super) fn forget_passed(&mut self, streams: &Streams) {
-        if self.more.is_empty() {
-            return;
+    /// Forgets points that have passed, or that another comes after, where there are several: every stream that used the memory
+    /// leaves a point, and whoever takes it next would wait for them all.
+    pub(super) fn forget_needless(&mut self, streams: &Streams) {
+        let Some(first) = self.first.filter(|_| !self.more.is_empty()) else { return };
+        let mut points = std::mem::take(&mut self.more);
+        points.push(first);
+        let mut place = 0;
+        while let Some(&point) = points.get(place) {
+            let is_needless = streams.has_passed(point)
+                || points.iter().any(|later| streams.comes_after(*later, point));
+            if is_needless {
+                points.swap_remove(place);
+            } else {
+                place += 1;
+            }
         }
-        self.more.retain(|point| !streams.has_passed(*point));
-        if self.first.is_some_and(|point| streams.has_passed(point)) {
-            self.first = self.more.pop();
-        }
+        self.first = points.pop();
+        self.more = points;
     }
 
     fn iter(&self) -> impl Iterator<Item = Point> + '_ {
@@ -125,6 +134,19 @@ fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
     }
 }
 
+/// A stream has been made to wait for another.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    stream: StreamSlot,
+    /// For its points up to this number.
+    number: u64,
+    /// Its own points from this number on come after them.
+    since: u64,
+}
+
+/// Waits of a stream after which it is worth asking which are for what has passed.
+const MOST_WAITED: usize = 64;
+
 #[derive(Debug)]
 struct StreamState {
     /// None of a stream that had been forgotten when something more of it turned up.
@@ -137,6 +159,8 @@ struct StreamState {
     passed_below: u64,
     /// Whether anything was freed under the current number.
     has_unrecorded: bool,
+    /// The last wait for each stream.
+    waited: Vec<Waited>,
     /// When the handle was last seen to mean this stream, and the stream not to be captured.
     checked_in: Option<u64>,
     /// It was being captured when last asked: its points have no events until that is over.
@@ -157,6 +181,7 @@ impl StreamState {
             recorded: VecDeque::new(),
             passed_below: first_number,
             has_unrecorded: false,
+            waited: Vec::new(),
             checked_in: None,
             is_captured: false,
             is_gone: id.is_none(),
@@ -171,6 +196,23 @@ impl StreamState {
     /// Whether there is an event that comes after a point.
     fn has_event_after(&self, number: u64) -> bool {
         self.recorded.back().is_some_and(|(last, _)| *last >= number)
+    }
+
+    /// Whether its work from now on comes after a point of another stream.
+    fn has_waited_for(&self, point: Point) -> bool {
+        let is_for =
+            |waited: &Waited| waited.stream == point.stream && waited.number >= point.number;
+        self.waited.iter().any(is_for)
+    }
+
+    /// It has been made to wait for another stream's points up to a number.
+    fn note_wait(&mut self, stream: StreamSlot, number: u64) {
+        // What was freed under this number before has no event yet: it will get one that comes after the wait.
+        let waited = Waited { stream, number, since: self.number };
+        match self.waited.iter_mut().find(|known| known.stream == stream) {
+            Some(known) => *known = waited,
+            None => self.waited.push(waited),
+        }
     }
 
     fn find_out_if_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {
@@ -300,9 +342,28 @@ impl Streams {
         self.known(point.stream).is_none_or(|state| state.has_passed(point.number))
     }
 
+    /// Whether one point comes after another of another stream, because its stream was made to wait for that.
+    fn comes_after(&self, later: Point, earlier: Point) -> bool {
+        later.stream != earlier.stream
+            && self.known(later.stream).is_some_and(|state| {
+                state.waited.iter().any(|waited| {
+                    waited.stream == earlier.stream
+                        && waited.number >= earlier.number
+                        && waited.since <= later.number
+                })
+            })
+    }
+
+    fn has_waited(&self, taker: StreamSlot, point: Point) -> bool {
+        taker != StreamSlot::NOBODY
+            && self.known(taker).is_some_and(|state| state.has_waited_for(point))
+    }
+
     /// Whether work of `taker` comes after all points by itself, as far as is known.
     pub(super) fn are_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
-        points.iter().all(|point| point.stream == taker || self.has_passed(point))
+        points.iter().all(|point| {
+            point.stream == taker || self.has_passed(point) || self.has_waited(taker, point)
+        })
     }
 
     /// Whether all points have passed, as far as is known.
@@ -488,14 +549,18 @@ impl Streams {
     }
 
     /// The event that stands for a point that has not passed.
-    fn event_of(&mut self, point: Point, driver: &dyn Driver) -> DriverResult<Option<Event>> {
+    fn event_of(
+        &mut self,
+        point: Point,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<(u64, Event)>> {
         if !self.state(point.stream).has_event_after(point.number) {
             // Also if it is being settled: that may take long.
             self.point(point.stream);
             self.record(point.stream, driver)?;
         }
         let recorded = &self.state(point.stream).recorded;
-        Ok(recorded.iter().find(|(number, _)| *number >= point.number).map(|(_, event)| *event))
+        Ok(recorded.iter().find(|(number, _)| *number >= point.number).copied())
     }
 
     /// Makes a stream wait for all points that it is not ordered after; says for how many. What is for nobody's stream
@@ -511,17 +576,49 @@ impl Streams {
             debug_assert!(self.have_passed(points));
             return Ok(0);
         }
-        let mut waits = 0;
+        let epoch = self.epoch();
+        let mut waited = Vec::new();
         for point in points.iter() {
             if point.stream != taker
                 && !self.has_passed(point)
-                && let Some(event) = self.event_of(point, driver)?
+                && !self.has_waited(taker, point)
+                && let Some((number, event)) = self.event_of(point, driver)?
             {
                 driver.wait_event(handle, event)?;
-                waits += 1;
+                waited.push((point.stream, number));
             }
         }
-        Ok(waits)
+        if !waited.is_empty() && self.is_itself(taker, epoch, driver) {
+            self.note_waits(taker, &waited);
+        }
+        Ok(waited.len())
+    }
+
+    /// Whether what was queued on a stream since `epoch` is its own work: not a capture's, not that of another stream with its handle.
+    fn is_itself(&mut self, slot: StreamSlot, epoch: Option<u64>, driver: &dyn Driver) -> bool {
+        let state = self.state(slot);
+        let then = epoch.filter(|_| !state.is_of_thread());
+        if then.is_some() && state.checked_in == then && self.epoch() == then {
+            return true;
+        }
+        let checked = self.check_is_there(slot, driver);
+        let is_itself = checked.and_then(|()| self.check_capture(slot, driver)).is_ok();
+        if is_itself && self.epoch() == then {
+            self.state(slot).checked_in = then;
+        }
+        is_itself
+    }
+
+    fn note_waits(&mut self, taker: StreamSlot, waited: &[(StreamSlot, u64)]) {
+        if self.state(taker).waited.len() > MOST_WAITED {
+            let mut known = std::mem::take(&mut self.state(taker).waited);
+            known.retain(|&Waited { stream, number, .. }| {
+                !self.has_passed(Point { stream, number })
+            });
+            self.state(taker).waited = known;
+        }
+        let state = self.state(taker);
+        waited.iter().for_each(|(stream, number)| state.note_wait(*stream, *number));
     }
 
     /// An event to wait for, if these points have not passed.
@@ -532,7 +629,7 @@ impl Streams {
     ) -> DriverResult<Option<Event>> {
         for point in points.iter() {
             if !self.has_passed(point)
-                && let Some(event) = self.event_of(point, driver)?
+                && let Some((_, event)) = self.event_of(point, driver)?
             {
                 return Ok(Some(event));
             }

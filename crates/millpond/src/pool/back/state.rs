@@ -264,7 +264,7 @@ impl State {
         self.used_bytes -= bytes;
         self.pages.remove_user(start, bytes);
         let merged = self.heap.free(node);
-        self.heap.node_mut(merged).points.forget_passed(&self.streams);
+        self.heap.node_mut(merged).points.forget_needless(&self.streams);
     }
 
     /// Gives back what had to wait for a capture, if that is over, or for the device.

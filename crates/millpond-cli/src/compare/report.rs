@@ -1,0 +1,252 @@
+//! What the scenarios showed, for people and for programs.
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+
+use super::advice::{Advice, EQUAL};
+use super::row::{Row, fastest};
+use super::scenario::Scenario;
+use super::scenarios::fragmentation::TIMES;
+use super::seeds::Beside;
+use super::standing::Standing;
+use crate::output::{print, print_table, table};
+
+/// Everything that was found. Also the JSON.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    pub(crate) device: String,
+    pub(crate) seed: u64,
+    /// Whether Ctrl-C came before the end.
+    pub(crate) interrupted: bool,
+    pub(crate) results: Vec<Row>,
+    pub(crate) standings: Vec<Standing>,
+    pub(crate) advice: Vec<Advice>,
+    pub(crate) seeds: Vec<Beside>,
+}
+
+impl Report {
+    pub(crate) fn print(&self, scenarios: &[&Scenario]) -> Result<()> {
+        for scenario in scenarios {
+            let rows: Vec<&Row> =
+                self.results.iter().filter(|row| row.scenario == scenario.name).collect();
+            if !rows.is_empty() {
+                print_scenario(scenario, &rows)?;
+            }
+        }
+        self.print_legend()?;
+        self.print_winners(scenarios)?;
+        self.print_standings()?;
+        self.print_seeds()?;
+        self.print_advice()
+    }
+
+    fn print_legend(&self) -> Result<()> {
+        print(&format!(
+            "On {}, seed {}. TIME: HOST and MODEL together. HOST: ms of the host in allocations and frees without the driver, measured here; it differs from run to run.\n\
+             MODEL: ms of all the rest (driver calls, kernels, waiting) on the simulated device, modelled, once the allocator has grown; COLD: while it grows. ALLOC: the part of TIME that is allocating and freeing, driver and all.\n\
+             RESERVED: MiB taken from the driver at the most, RATIO to what was live at the most; MEAN: on average, to what was live on average. CALLS: of the driver.\n\n",
+            self.device, self.seed
+        ))
+    }
+
+    fn print_winners(&self, scenarios: &[&Scenario]) -> Result<()> {
+        let mut rows = table([
+            "SCENARIO",
+            "FASTEST",
+            "AHEAD OF THE NEXT",
+            "LEAST RESERVED",
+            "RATIO",
+            "RAN OUT",
+        ]);
+        for scenario in scenarios {
+            let of_it = || self.results.iter().filter(|row| row.scenario == scenario.name);
+            let Some(first) = fastest(of_it()) else { continue };
+            let next = fastest(of_it().filter(|row| row.allocator != first.allocator));
+            let ahead = next.map_or_else(dash, |next| {
+                let ahead = next.time_ns() / first.time_ns() - 1.0;
+                let alike = if ahead <= EQUAL { ", alike" } else { "" };
+                format!("{:.1} %{alike} ({})", ahead * 100.0, next.allocator)
+            });
+            let peak = |row: &&Row| row.peak_reserved_bytes;
+            let least = of_it().filter(|row| row.has_finished()).min_by_key(peak);
+            let out: Vec<&str> = of_it()
+                .filter(|row| !row.has_finished())
+                .map(|row| row.allocator.as_str())
+                .collect();
+            rows.add_row([
+                scenario.name.to_owned(),
+                first.allocator.clone(),
+                ahead,
+                least.map_or_else(dash, |row| row.allocator.clone()),
+                least.map_or_else(dash, |row| format!("{:.3}", row.peak_ratio())),
+                if out.is_empty() { dash() } else { out.join(", ") },
+            ]);
+        }
+        print("Who wins where\n")?;
+        print_table(&rows)?;
+        print("\n")
+    }
+
+    fn print_standings(&self) -> Result<()> {
+        let mut rows = table(["ALLOCATOR", "TIME", "PEAK", "MEAN", "RAN OUT"]);
+        align_right(&mut rows, 1..4);
+        for standing in &self.standings {
+            let ratio = |value: f64| if value.is_finite() { format!("{value:.2}") } else { dash() };
+            rows.add_row([
+                standing.allocator.clone(),
+                ratio(standing.time_ratio),
+                ratio(standing.peak_ratio),
+                ratio(standing.mean_ratio),
+                if standing.ran_out.is_empty() { dash() } else { standing.ran_out.join(", ") },
+            ]);
+        }
+        print(
+            "Ranking, the least time × memory first. TIME: to the fastest. PEAK, MEAN: reserved to live. Geometric means of the scenarios it finished\n",
+        )?;
+        print_table(&rows)?;
+        print("\n")
+    }
+
+    fn print_seeds(&self) -> Result<()> {
+        if self.seeds.is_empty() {
+            return Ok(());
+        }
+        let mut rows = table(["FIGURE", "THEIRS", "OURS", "", "WHY"]);
+        for beside in &self.seeds {
+            rows.add_row([
+                beside.what.as_str(),
+                &beside.theirs,
+                &beside.ours,
+                if beside.agrees { "agrees" } else { "differs" },
+                &beside.why,
+            ]);
+        }
+        print(&format!(
+            "The seeds' figures beside ours: bestfit (RMM's pool) / async / arena, each to the fastest of the three. Theirs were measured on a real device, ours are HOST + MODEL.\n\
+             They agree where the same one is first, or all three are within {:.0} % of each other\n",
+            EQUAL * 100.0
+        ))?;
+        print_table(&rows)?;
+        print("\n")
+    }
+
+    fn print_advice(&self) -> Result<()> {
+        print("What follows\n")?;
+        for Advice { case, allocator, why } in &self.advice {
+            print(&format!("  {case}: {allocator}\n    {why}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+fn print_scenario(scenario: &Scenario, rows: &[&Row]) -> Result<()> {
+    let live = rows.iter().map(|row| row.peak_live_bytes).max().unwrap_or(0);
+    print(&format!("{}: {}; {} MiB live at the most\n", scenario.name, scenario.what, mib(live)))?;
+    let mut cells = table([
+        "ALLOCATOR",
+        "TIME",
+        "HOST",
+        "MODEL",
+        "COLD",
+        "ALLOC",
+        "NS/OP",
+        "RESERVED",
+        "RATIO",
+        "MEAN",
+        "CALLS",
+    ]);
+    align_right(&mut cells, 1..11);
+    for row in rows {
+        let finished = row.has_finished();
+        let or_dash = |text: String| if finished { text } else { dash() };
+        cells.add_row([
+            row.allocator.clone(),
+            or_dash(ms(row.time_ns())),
+            or_dash(ms(row.host_ns as f64)),
+            or_dash(ms(row.modelled_ns as f64)),
+            or_dash(ms(row.cold_modelled_ns as f64)),
+            or_dash(format!("{:.1} %", row.allocation_share() * 100.0)),
+            format!("{:.0}", row.ns_per_operation()),
+            mib(row.peak_reserved_bytes),
+            or_dash(format!("{:.3}", row.peak_ratio())),
+            or_dash(format!("{:.3}", row.mean_ratio())),
+            row.driver_calls.to_string(),
+        ]);
+    }
+    print_table(&cells)?;
+    for row in rows {
+        if let Some(oom) = &row.oom {
+            print(&format!("{} ran out with {oom}\n", row.allocator))?;
+        }
+    }
+    print_phases(rows)?;
+    print_mutex(rows)?;
+    print("\n")
+}
+
+/// How the speed of the same allocations changed.
+fn print_phases(rows: &[&Row]) -> Result<()> {
+    let with_phases: Vec<_> = rows.iter().filter(|row| !row.phases.is_empty()).collect();
+    let Some(first) = with_phases.first() else { return Ok(()) };
+    let mut cells = table(["100 PAIRS, µs", "", "", "", "CHANGE", "HOST ALONE"]);
+    align_right(&mut cells, 1..6);
+    let names = first.phases.iter().map(|phase| phase.phase.to_owned());
+    cells.add_row([String::new()].into_iter().chain(names));
+    for row in with_phases {
+        let us =
+            |host: u64, driver: u64| format!("{:.1}", (host + driver) as f64 / 1e3 / TIMES as f64);
+        let change = |first: u64, last: u64| {
+            format!("{:+.1} %", (last as f64 / first.max(1) as f64 - 1.0) * 100.0)
+        };
+        let mut line = vec![row.allocator.clone()];
+        line.extend(row.phases.iter().map(|phase| us(phase.host_ns, phase.driver_ns)));
+        if let [first, .., last] = &row.phases[..] {
+            line.push(change(first.host_ns + first.driver_ns, last.host_ns + last.driver_ns));
+            line.push(change(first.host_ns, last.host_ns));
+        }
+        cells.add_row(line);
+    }
+    print("\n")?;
+    print_table(&cells)
+}
+
+/// With and without a mutex around each operation.
+fn print_mutex(rows: &[&Row]) -> Result<()> {
+    if rows.iter().all(|row| row.mutex.is_none()) {
+        return Ok(());
+    }
+    let mut cells = table(["MUTEX", "TIME WITHOUT", "WITH", "8 THREADS WITHOUT, ns", "WITH, ns"]);
+    align_right(&mut cells, 1..5);
+    for row in rows {
+        let Some(mutex) = &row.mutex else { continue };
+        cells.add_row([
+            row.allocator.clone(),
+            ms(row.time_ns()),
+            ms((mutex.host_ns + mutex.modelled_ns) as f64),
+            format!("{:.0}", mutex.threads_host_ns),
+            format!("{:.0}", mutex.threads_host_ns_with_mutex),
+        ]);
+    }
+    print("\n")?;
+    print_table(&cells)
+}
+
+fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
+    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 10.0 { format!("{mib:.1}") } else { format!("{mib:.0}") }
+}
+
+fn ms(ns: f64) -> String {
+    format!("{:.1}", ns / 1e6)
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

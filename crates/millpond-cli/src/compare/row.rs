@@ -1,0 +1,123 @@
+//! What one scenario showed of one allocator.
+
+use serde::Serialize;
+
+use super::world::{Phase, Played};
+
+/// What one scenario showed of one allocator. `host…` is measured, everything else follows from the seed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) scenario: &'static str,
+    pub(crate) allocator: String,
+    /// The host's time of all allocations and frees, without the driver's. Measured.
+    pub(crate) host_ns: u64,
+    /// All the rest, until everything has run: driver calls, kernels, waiting. Modelled.
+    pub(crate) modelled_ns: u64,
+    /// The same of the pass before, in which the allocator grew.
+    pub(crate) cold_modelled_ns: u64,
+    pub(crate) peak_live_bytes: u64,
+    pub(crate) peak_reserved_bytes: u64,
+    pub(crate) mean_live_bytes: u64,
+    pub(crate) mean_reserved_bytes: u64,
+    pub(crate) oom: Option<String>,
+    pub(crate) operations: u64,
+    /// Calls of the driver that allocations and frees made.
+    pub(crate) driver_calls: u64,
+    /// What these took, waiting included. Modelled, and part of `modelled_ns`.
+    pub(crate) driver_ns: u64,
+    /// What the kernels took, one after the other. Modelled, and part of `modelled_ns`.
+    pub(crate) kernel_ns: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) phases: Vec<PhaseRow>,
+    /// The same with a mutex around every operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mutex: Option<MutexRow>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PhaseRow {
+    pub(crate) phase: &'static str,
+    /// Measured.
+    pub(crate) host_ns: u64,
+    /// Modelled.
+    pub(crate) driver_ns: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MutexRow {
+    pub(crate) host_ns: u64,
+    pub(crate) modelled_ns: u64,
+    /// Of eight threads at once, without a mutex, per allocation and free. Measured.
+    pub(crate) threads_host_ns: f64,
+    /// The same with one.
+    pub(crate) threads_host_ns_with_mutex: f64,
+}
+
+impl Row {
+    pub(crate) fn new(scenario: &'static str, allocator: String, played: &Played) -> Row {
+        let phase = |phase: &Phase| PhaseRow {
+            phase: phase.name,
+            host_ns: phase.cost.host.as_nanos() as u64,
+            driver_ns: phase.cost.driver.as_nanos() as u64,
+        };
+        Row {
+            scenario,
+            allocator,
+            host_ns: played.cost.host.as_nanos() as u64,
+            modelled_ns: played.modelled.as_nanos() as u64,
+            cold_modelled_ns: played.cold_modelled.as_nanos() as u64,
+            peak_live_bytes: played.peak_live_bytes,
+            peak_reserved_bytes: played.peak_reserved_bytes,
+            mean_live_bytes: played.mean_live_bytes as u64,
+            mean_reserved_bytes: played.mean_reserved_bytes as u64,
+            oom: played.stopped.clone(),
+            operations: played.cost.operations,
+            driver_calls: played.driver_calls,
+            driver_ns: played.cost.driver.as_nanos() as u64,
+            kernel_ns: played.kernels.as_nanos() as u64,
+            phases: played.phases.iter().map(phase).collect(),
+            mutex: None,
+        }
+    }
+
+    pub(crate) fn has_finished(&self) -> bool {
+        self.oom.is_none()
+    }
+
+    /// Measured and modelled together: what a user would have waited for.
+    pub(crate) fn time_ns(&self) -> f64 {
+        (self.host_ns + self.modelled_ns) as f64
+    }
+
+    /// The part of the time that went into allocating and freeing, driver and all.
+    pub(crate) fn allocation_share(&self) -> f64 {
+        (self.host_ns + self.driver_ns) as f64 / self.time_ns().max(1.0)
+    }
+
+    pub(crate) fn kernel_share(&self) -> f64 {
+        self.kernel_ns as f64 / self.time_ns().max(1.0)
+    }
+
+    /// What an allocation or free took, driver and all, in microseconds.
+    pub(crate) fn cost_us(&self) -> f64 {
+        (self.host_ns + self.driver_ns) as f64 / self.operations.max(1) as f64 / 1e3
+    }
+
+    pub(crate) fn ns_per_operation(&self) -> f64 {
+        self.host_ns as f64 / self.operations.max(1) as f64
+    }
+
+    pub(crate) fn peak_ratio(&self) -> f64 {
+        self.peak_reserved_bytes as f64 / self.peak_live_bytes.max(1) as f64
+    }
+
+    pub(crate) fn mean_ratio(&self) -> f64 {
+        self.mean_reserved_bytes as f64 / self.mean_live_bytes.max(1) as f64
+    }
+}
+
+/// The fastest of a scenario's rows that came to an end.
+pub(crate) fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
+    rows.filter(|row| row.has_finished())
+        .min_by(|one, other| one.time_ns().total_cmp(&other.time_ns()))
+}

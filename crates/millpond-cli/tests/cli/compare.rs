@@ -1,0 +1,121 @@
+//! `millpond compare` as people and scripts use it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::run::{command, complaint, millpond, stdout};
+
+/// Quick ones.
+const SCENARIOS: &str = "churn,interleaved,tight-memory,predictable-simple,fragmentation";
+
+fn compare(arguments: &[&str]) -> Value {
+    let output = millpond(&[&["compare", "--json"], arguments].concat());
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+/// What follows from the seed alone.
+fn modelled(report: &Value) -> Vec<Value> {
+    const KEYS: [&str; 9] = [
+        "scenario",
+        "allocator",
+        "modelled_ns",
+        "cold_modelled_ns",
+        "peak_live_bytes",
+        "peak_reserved_bytes",
+        "mean_reserved_bytes",
+        "driver_calls",
+        "oom",
+    ];
+    let row = |row: &Value| KEYS.iter().map(|key| row[key].clone()).collect();
+    report["results"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn json_has_the_keys_that_programs_rely_on() {
+    let report =
+        compare(&["--scenario", SCENARIOS, "--allocator", "pool,bestfit,async,arena,direct"]);
+    assert_eq!((&report["device"], &report["seed"]), (&"sim:a100-80g".into(), &1.into()));
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 5 * 5);
+    for row in results {
+        for key in [
+            "host_ns",
+            "modelled_ns",
+            "peak_live_bytes",
+            "peak_reserved_bytes",
+            "mean_reserved_bytes",
+        ] {
+            assert!(row[key].as_u64().unwrap() > 0, "{key}: {row}");
+        }
+        assert!(row["oom"].is_null() || row["oom"].is_string());
+        let has_mutex = row["scenario"] == "predictable-simple";
+        assert_eq!(row["mutex"].is_object(), has_mutex, "{row}");
+    }
+    let advice = report["advice"].as_array().unwrap();
+    assert!(advice.iter().any(|advice| advice["for"] == "production"), "{advice:?}");
+    let seeds = report["seeds"].as_array().unwrap();
+    assert!(seeds.iter().any(|figure| figure["what"] == "churn"), "{seeds:?}");
+}
+
+#[test]
+fn modelled_figures_follow_from_the_seed() {
+    let arguments =
+        ["--scenario", "interleaved,tight-memory,fragmentation", "--allocator", "pool,bfc"];
+    let first = modelled(&compare(&arguments));
+    assert_eq!(first, modelled(&compare(&arguments)));
+    assert_ne!(first, modelled(&compare(&[&arguments[..], &["--seed", "2"]].concat())));
+}
+
+/// Memory held beyond what is live is what the advice is about: a device too small for one allocator is enough for another.
+#[test]
+fn who_runs_out_is_said() {
+    let report = compare(&["--scenario", "tight-memory", "--allocator", "pool,torch"]);
+    let results = report["results"].as_array().unwrap();
+    assert!(results[0]["oom"].is_null(), "{}", results[0]);
+    let oom = results[1]["oom"].as_str().unwrap();
+    assert!(oom.contains("MiB live: out of memory"), "{oom}");
+    let text =
+        stdout(&millpond(&["compare", "--scenario", "tight-memory", "--allocator", "pool,torch"]));
+    for part in
+        ["torch ran out with", "Who wins where", "Ranking", "What follows", "measured", "modelled"]
+    {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_answered_with_what_would_be_right() {
+    for (arguments, part) in [
+        (["--scenario", "chrun"], "unknown scenario 'chrun', did you mean 'churn'?"),
+        (["--allocator", "pol"], "did you mean 'pool'?"),
+        (["--device", "sim:a10"], "unknown profile 'a10'"),
+    ] {
+        let output = millpond(&[&["compare"], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(complaint(&output).contains(part), "{}", complaint(&output));
+    }
+}
+
+/// Ctrl-C leaves what was finished.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_shows_what_is_finished() {
+    let child = command(&["compare", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It takes half a minute when nobody interrupts it, and is at its first scenarios after a second.
+    std::thread::sleep(Duration::from_secs(2));
+    let id = child.id().to_string();
+    let killed = std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let finished = report["results"].as_array().unwrap().len();
+    assert!(report["interrupted"] == true && finished > 0 && finished < 130, "{finished}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("stopping"));
+}
