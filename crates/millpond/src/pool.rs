@@ -57,7 +57,7 @@ pub use self::stats::PoolStats;
 use crate::driver::{
     Access, CaptureId, Counted, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
 };
-use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 use crate::trace::Snapshot;
 
 /// A pool of device memory.
@@ -295,6 +295,10 @@ impl Resource for Pool {
 
     fn trim(&self) -> usize {
         self.inner.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.inner.recoverable()
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

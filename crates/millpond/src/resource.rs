@@ -83,6 +83,12 @@ pub trait Resource: Send + Sync {
         self.usage().reserved_bytes
     }
 
+    /// What each step of recovery would yield now, as far as the resource can tell without taking it: what it would say if memory ran
+    /// out. What [`trim`](Self::trim) gives back shows only when it is called.
+    fn recoverable(&self) -> Recoverable {
+        Recoverable::default()
+    }
+
     /// The driver whose memory this is in the end.
     fn driver(&self) -> &Arc<dyn Driver>;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::driver::{DevicePtr, Driver, Stream};
-use crate::resource::{ALIGNMENT, AllocError, FreeError, OverLimit, Resource, Usage};
+use crate::resource::{ALIGNMENT, AllocError, FreeError, OverLimit, Recoverable, Resource, Usage};
 
 /// Aligns blocks to more than [`ALIGNMENT`], over any resource: asks for more and hands out the part that is aligned.
 ///
@@ -195,6 +195,10 @@ impl<R: Resource> Resource for Aligned<R> {
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::driver::{DevicePtr, Driver, Stream};
-use crate::resource::{AllocError, FreeError, OverLimit, Resource, Usage};
+use crate::resource::{AllocError, FreeError, OverLimit, Recoverable, Resource, Usage};
 
 /// Refuses what would make more than a [`Budget`] live.
 ///
@@ -126,6 +126,10 @@ impl<R: Resource> Resource for Limit<R> {
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

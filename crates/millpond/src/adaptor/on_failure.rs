@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::driver::{DevicePtr, Driver, Stream};
-use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 
 /// Asks a callback when a request has failed, and tries again for as long as that says so.
 ///
@@ -84,6 +84,10 @@ impl<R: Resource, F: Fn(&AllocError, u32) -> bool + Send + Sync> Resource for On
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::driver::{Counted, DevicePtr, Driver, DriverErrorKind, Location, Stream};
-use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 
 /// Brings every managed block to the device when it is allocated, on the stream it is allocated on: a copy over the link instead
 /// of a fault for every piece.
@@ -94,6 +94,10 @@ impl<R: Resource> Resource for Prefetch<R> {
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::driver::{DevicePtr, Driver, Stream};
-use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 
 /// Counts what is allocated and freed, in scopes that nest.
 ///
@@ -181,6 +181,10 @@ impl<R: Resource> Resource for Statistics<R> {
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

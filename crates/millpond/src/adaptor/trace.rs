@@ -12,7 +12,7 @@ pub use log::{TraceFailure, TraceLog};
 
 use self::record::Action;
 use crate::driver::{DevicePtr, Driver, Stream};
-use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 
 /// Writes every allocation, free and failed allocation down, in RMM's CSV format.
 ///
@@ -98,6 +98,10 @@ impl<R: Resource> Resource for Trace<R> {
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub use self::ledger::{DoubleFree, Leak, Ledger};
 
 use crate::driver::{DevicePtr, Driver, Stream};
-use crate::resource::{AllocError, FreeError, Resource, Usage};
+use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 
 /// Remembers where every block was allocated: names those who leak, and those who free twice.
 ///
@@ -115,6 +115,10 @@ impl<R: Resource> Resource for Track<R> {
 
     fn trim(&self) -> usize {
         self.resource.trim()
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.resource.recoverable()
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AllocError, FreeError, Resource, Usage};
+use super::{AllocError, FreeError, Recoverable, Resource, Usage};
 use crate::driver::{DevicePtr, Driver, Stream};
 
 macro_rules! points_to_a_resource {
@@ -29,6 +29,10 @@ macro_rules! points_to_a_resource {
 
                 fn reserved_bytes(&self) -> usize {
                     (**self).reserved_bytes()
+                }
+
+                fn recoverable(&self) -> Recoverable {
+                    (**self).recoverable()
                 }
 
                 fn driver(&self) -> &Arc<dyn Driver> {

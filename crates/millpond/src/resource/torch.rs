@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 
 use self::allocator::Allocator;
 pub use self::config::{TorchConfig, TorchConfigError};
-use super::{AllocError, FreeError, Resource, Usage};
+use super::{AllocError, FreeError, Recoverable, Resource, Usage};
 use crate::driver::{Counted, DevicePtr, Driver, Stream};
 
 /// PyTorch's caching allocator: what it reserves on a program is what PyTorch would.
@@ -144,6 +144,10 @@ impl Resource for PyTorchCaching {
         let before = allocator.usage.reserved_bytes;
         allocator.release_cached();
         before - allocator.usage.reserved_bytes
+    }
+
+    fn recoverable(&self) -> Recoverable {
+        self.allocator.lock().recoverable()
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

@@ -25,7 +25,7 @@ impl Inner {
 
     /// What each step of recovery would yield now. After a request that tried them all, what is left is too little for it, or
     /// others have freed it meanwhile.
-    fn recoverable(&self) -> Recoverable {
+    pub(in crate::pool) fn recoverable(&self) -> Recoverable {
         let cached: u64 = self
             .page_map
             .headers()

@@ -285,23 +285,25 @@ impl Allocator {
         }
     }
 
-    #[cold]
-    fn out_of_memory(&self, bytes: usize) -> AllocError {
+    /// Freed blocks that other streams still use.
+    pub(super) fn recoverable(&self) -> Recoverable {
         let pending = self
             .books
             .blocks
             .values()
             .filter(|block| matches!(block.state, BlockState::Pending { .. }));
+        Recoverable { wait: pending.map(|block| block.bytes).sum(), ..Recoverable::default() }
+    }
+
+    #[cold]
+    fn out_of_memory(&self, bytes: usize) -> AllocError {
         AllocError::OutOfMemory(Box::new(OutOfMemory {
             requested_bytes: bytes,
             live_bytes: self.usage.live_bytes,
             reserved_bytes: self.usage.reserved_bytes,
             largest_free_bytes: self.books.largest_request(&self.config),
             device_free_bytes: self.driver.memory_info().map_or(0, |info| info.free_bytes),
-            recoverable: Recoverable {
-                wait: pending.map(|block| block.bytes).sum(),
-                ..Recoverable::default()
-            },
+            recoverable: self.recoverable(),
             snapshot: None,
         }))
     }
