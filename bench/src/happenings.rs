@@ -57,7 +57,15 @@ mod tests {
 
     #[test]
     fn the_last_step_is_repeated_with_blocks_of_its_own() {
-        let event = |kind, addr, bytes| Event { time_us: 0, addr, bytes, stream: 0, pool: 0, kind };
+        let event = |kind, addr, bytes| Event {
+            time_us: 0,
+            addr,
+            bytes,
+            stream: 0,
+            pool: 0,
+            thread: 0,
+            kind,
+        };
         // Steps of 64 blocks; each frees the block that the same allocation made one step before.
         let mut events = Vec::new();
         for number in 0..4 * 64_u64 {

@@ -60,6 +60,7 @@ mod tests {
             bytes,
             stream: 0,
             pool: 0,
+            thread: 0,
             kind: EventKind::Alloc,
         };
         DeviceTrace { events: sizes.into_iter().map(event).collect(), ..DeviceTrace::default() }

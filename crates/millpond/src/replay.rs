@@ -4,6 +4,8 @@
 //!   Trace ──► Program: what to allocate and free, in order ──► run: a resource does it ──► Outcome
 //! ```
 //!
+//! Or, for a file that is not to be kept in memory: [`Source`](crate::trace::Source) ──► [`Program::all_of`].
+//!
 //! A [`Program`] has forgotten where the recorded allocator put its blocks; it knows which block is meant. What a trace leaves open
 //! is settled by the rules of [`trace`](crate::trace): blocks of before the first event are allocated first, frees of what is not live
 //! are left out.
@@ -26,10 +28,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod compiler;
+mod crew;
 mod outcome;
 mod program;
 mod rig;
+mod steps;
 
 pub use outcome::{Outcome, Stopped};
 pub use program::{Program, Step};
 pub use rig::Rig;
+pub use steps::Steps;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use millpond::Stack;
 use millpond::driver::Call;
-use millpond::replay::{Outcome, Program, Rig};
+use millpond::replay::{Outcome, Program, Rig, Stopped};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
@@ -38,8 +38,11 @@ impl Bench {
         };
         let options = SimOptions { run_order, ..SimOptions::default() };
         let gpu = Arc::new(SimGpu::with_options(self.profile.clone(), options));
-        let rig = Rig::new(gpu.clone(), stack, program.streams())?;
+        let rig = Rig::of(gpu.clone(), stack, program)?;
         let outcome = rig.run(program, || gpu.advance(TICK));
+        if let Some(Stopped::Unreadable { error }) = outcome.stopped {
+            return Err(error.into());
+        }
         let calls = |call| gpu.calls(call);
         // Streams are the program's.
         let of_streams = self.profile.latency_ns(Call::CreateStream) * calls(Call::CreateStream);

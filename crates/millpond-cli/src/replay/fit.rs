@@ -1,8 +1,8 @@
 //! The smallest device on which an allocator can do a program.
 
 use anyhow::Result;
-use millpond::Stack;
 use millpond::replay::Program;
+use millpond::{Stack, TraceError};
 
 use super::bench::{Bench, Replayed};
 
@@ -25,8 +25,12 @@ pub(crate) fn smallest_bytes(
     }
     let fits = |pages: u64| -> Result<bool> {
         let smaller = bench.with_capacity(pages * PAGE_BYTES)?;
-        // Too small even to be made is too small.
-        Ok(smaller.replay(stack, program).is_ok_and(|answer| answer.outcome.stopped.is_none()))
+        match smaller.replay(stack, program) {
+            Ok(answer) => Ok(answer.outcome.stopped.is_none()),
+            Err(error) if error.is::<TraceError>() => Err(error),
+            // Too small even to be made is too small.
+            Err(_) => Ok(false),
+        }
     };
     // Nothing can do with less than is live.
     let mut too_small = replayed.outcome.peak_live_bytes.div_ceil(PAGE_BYTES).saturating_sub(1);

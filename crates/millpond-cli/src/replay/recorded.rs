@@ -3,42 +3,40 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use millpond::TraceError;
 use millpond::replay::Program;
-use millpond::trace::Summary;
-use millpond::{Trace, TraceError};
+use millpond::trace::Source;
 
 /// What was recorded on one device.
 pub(crate) struct Recorded {
     pub(crate) name: String,
-    pub(crate) summary: Summary,
     pub(crate) program: Program,
 }
 
 impl Recorded {
     /// The devices of a file on which something was allocated.
     pub(crate) fn open(path: &Path) -> Result<Vec<Recorded>> {
-        let trace = Trace::open(path).map_err(|error| named(path, error))?;
-        let devices: Vec<_> =
-            trace.devices.iter().filter(|device| !device.events.is_empty()).collect();
+        let source = Source::open(path).map_err(|error| named(path, error))?;
+        let programs = Program::all_of(&source).map_err(|error| named(path, error))?;
         ensure!(
-            !devices.is_empty(),
+            !programs.is_empty(),
             "{}: nothing was recorded; call torch.cuda.memory._record_memory_history() before the job begins",
             path.display()
         );
-        let is_one_of_several = devices.len() > 1;
-        let of = |device: &&millpond::trace::DeviceTrace| Recorded {
+        let is_one_of_several = programs.len() > 1;
+        let of = |program: Program| Recorded {
             name: match is_one_of_several {
-                true => format!("{}:{}", trace.name, device.device),
-                false => trace.name.clone(),
+                true => format!("{}:{}", source.name(), program.device()),
+                false => source.name().to_owned(),
             },
-            summary: device.summary(),
-            program: Program::of(device),
+            program,
         };
-        Ok(devices.iter().map(of).collect())
+        Ok(programs.into_iter().map(of).collect())
     }
 }
 
-fn named(path: &Path, error: TraceError) -> anyhow::Error {
+/// The error with the file's name.
+pub(crate) fn named(path: &Path, error: TraceError) -> anyhow::Error {
     match error {
         // It names the file itself.
         TraceError::NoFile { .. } => error.into(),

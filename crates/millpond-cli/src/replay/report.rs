@@ -22,6 +22,8 @@ pub(crate) struct ReportedTrace {
     trace: String,
     events: usize,
     streams: usize,
+    /// Of the host.
+    threads: usize,
     peak_live_bytes: u64,
     recorded_peak_reserved_bytes: u64,
     /// Blocks that were there before the recording began.
@@ -84,11 +86,12 @@ impl ReportedResult {
 
 impl ReportedTrace {
     pub(crate) fn new(recorded: &Recorded, results: Vec<ReportedResult>) -> ReportedTrace {
-        let summary = &recorded.summary;
+        let summary = recorded.program.summary();
         ReportedTrace {
             trace: recorded.name.clone(),
             events: summary.events,
             streams: summary.streams,
+            threads: recorded.program.threads(),
             peak_live_bytes: recorded.program.peak_live_bytes(),
             recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
             initial_blocks: summary.initial_blocks,
@@ -104,11 +107,12 @@ impl ReportedTrace {
 
     fn print(&self) -> Result<()> {
         print(&format!(
-            "{}: {} events, {} stream{}, {} MiB live at the most\n",
+            "{}: {} events, {} stream{}, {}{} MiB live at the most\n",
             self.trace,
             self.events,
             self.streams,
             if self.streams == 1 { "" } else { "s" },
+            if self.threads > 1 { format!("{} threads, ", self.threads) } else { String::new() },
             mib(self.peak_live_bytes),
         ))?;
         let mut rows = table([

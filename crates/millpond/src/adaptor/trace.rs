@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 pub use log::{TraceFailure, TraceLog};
 
-use self::record::Action;
 use crate::driver::{DevicePtr, Driver, Stream};
 use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
+use crate::trace::Action;
 
 /// Writes every allocation, free and failed allocation down, in RMM's CSV format.
 ///

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::resource::{AllocError, FreeError};
+use crate::trace::TraceError;
 
 /// What came of a replay.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,12 @@ pub enum Stopped {
         event: u32,
         /// What the resource said.
         error: FreeError,
+    },
+    /// The trace could not be read to its end.
+    #[error("the trace: {error}")]
+    Unreadable {
+        /// Why.
+        error: TraceError,
     },
 }
 

@@ -1,8 +1,11 @@
 //! What to allocate and free, in order.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use crate::trace::{DeviceTrace, Event, EventKind};
+use super::compiler::Compiler;
+use super::steps::Steps;
+use crate::driver::Stream;
+use crate::trace::{DeviceTrace, Item, Source, Summary, Summing, TraceError, TraceFile};
 
 /// One allocation or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,124 +20,173 @@ pub struct Step {
     pub stream: u32,
     /// The number of the event, from 0; that of the first for blocks that were there before it.
     pub event: u32,
+    /// On which thread of the host: an index below [`Program::threads`].
+    pub thread: u8,
 }
 
 /// The allocations and frees of one device.
+///
+/// Those of a trace in memory are in memory, too. Those of a [`Source::File`] are read each time they are done: what is held then is what
+/// is live, however long the trace is.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    steps: Vec<Step>,
-    events: usize,
-    blocks: u32,
-    streams: usize,
+    device: u32,
+    summary: Summary,
+    extent: Extent,
+    /// Which stream is each thread's own.
+    per_thread_stream: Option<u32>,
+    place: Place,
+}
+
+/// How far the numbers in a program's steps go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) blocks: u32,
+    pub(super) streams: u32,
+    pub(super) threads: u16,
+    pub(super) peak_live_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Memory(Vec<Step>),
+    File(TraceFile),
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place::Memory(Vec::new())
+    }
 }
 
 impl Program {
-    /// What a trace says.
+    /// What a trace says of a device. What its streams' handles mean is not looked at; [`all_of`](Self::all_of) does.
     pub fn of(device: &DeviceTrace) -> Program {
         let mut compiler = Compiler::default();
-        for block in device.initial_blocks() {
-            compiler.allocate(block.addr, block.bytes, block.stream, 0, 0);
+        device.initial_blocks().for_each(|block| compiler.initial(&block));
+        device.events.iter().for_each(|event| compiler.event(event));
+        Program {
+            device: device.device,
+            summary: device.summary(),
+            extent: compiler.extent(),
+            per_thread_stream: None,
+            place: Place::Memory(compiler.take_steps()),
         }
-        for (number, event) in device.events.iter().enumerate() {
-            compiler.event(event, u32::try_from(number).unwrap_or(u32::MAX));
-        }
-        let Compiler { steps, blocks, streams, .. } = compiler;
-        Program { steps, events: device.events.len(), blocks, streams }
     }
 
-    /// Everything to be done.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    /// What a source says of each device of which it has events, by one pass through it.
+    ///
+    /// # Errors
+    /// It cannot be read, is damaged, or has more live blocks than its limits allow.
+    pub fn all_of(source: &Source) -> Result<Vec<Program>, TraceError> {
+        let file = match source {
+            Source::Memory(trace) => {
+                let recorded = trace.devices.iter().filter(|device| !device.events.is_empty());
+                let per_thread_stream = per_thread(&trace.streams);
+                let program = |device| Program { per_thread_stream, ..Program::of(device) };
+                return Ok(recorded.map(program).collect());
+            }
+            Source::File(file) => file,
+        };
+        let mut devices: BTreeMap<u32, (Summing, Compiler)> = BTreeMap::new();
+        let mut items = source.items()?;
+        while let Some(item) = items.next() {
+            let (device, item) = item?;
+            let (summing, compiler) = devices.entry(device).or_default();
+            match item {
+                Item::Segment(segment) => summing.segment(&segment),
+                Item::Initial(block) => {
+                    summing.initial(&block);
+                    compiler.initial(&block);
+                }
+                Item::Event(event) => {
+                    summing.event(&event);
+                    compiler.event(&event);
+                }
+            }
+            compiler.forget_steps();
+            if compiler.has_grown() {
+                // The summary keeps live blocks as well.
+                let held = devices.values().map(|(_, compiler)| 2 * compiler.held_bytes());
+                items.check_memory(held.sum())?;
+            }
+        }
+        let per_thread_stream = per_thread(items.names().streams);
+        let programs = devices.into_iter().map(|(device, (summing, compiler))| Program {
+            device,
+            summary: summing.finish(),
+            extent: compiler.extent(),
+            per_thread_stream,
+            place: Place::File(file.clone()),
+        });
+        Ok(programs.filter(|program| program.events() > 0).collect())
+    }
+
+    /// Everything to be done, from the beginning. What was in memory cannot fail.
+    ///
+    /// # Errors
+    /// The file cannot be read any more.
+    pub fn steps(&self) -> Result<Steps<'_>, TraceError> {
+        match &self.place {
+            Place::Memory(steps) => Ok(Steps::in_memory(steps)),
+            Place::File(file) => Steps::of_file(file, self.device, self.extent),
+        }
+    }
+
+    /// The device's number.
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// The figures of what was recorded.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
     }
 
     /// How many events were recorded.
     pub fn events(&self) -> usize {
-        self.events
+        self.summary.events
     }
 
     /// The numbers of blocks are less than this: the most that are live at a time.
     pub fn blocks(&self) -> usize {
-        self.blocks as usize
+        self.extent.blocks as usize
     }
 
     /// The numbers of streams are less than this.
     pub fn streams(&self) -> usize {
-        self.streams
+        self.extent.streams as usize
+    }
+
+    /// The stream that is another one on each thread, if there is one: CUDA's per-thread default stream.
+    pub fn per_thread_stream(&self) -> Option<usize> {
+        self.per_thread_stream.map(|stream| stream as usize)
+    }
+
+    /// The numbers of threads are less than this.
+    pub fn threads(&self) -> usize {
+        self.extent.threads.into()
     }
 
     /// The most bytes that are live at a time.
     pub fn peak_live_bytes(&self) -> u64 {
-        let mut sizes = vec![0; self.blocks()];
-        let (mut live, mut peak) = (0_u64, 0);
-        for step in &self.steps {
-            let size = &mut sizes[step.block as usize];
-            live = live - *size + step.bytes;
-            *size = step.bytes;
-            peak = peak.max(live);
-        }
-        peak
+        self.extent.peak_live_bytes
     }
 }
 
-/// A block that is live.
-struct Live {
-    block: u32,
-    stream: u32,
-}
-
-#[derive(Default)]
-struct Compiler {
-    steps: Vec<Step>,
-    live: HashMap<u64, Live>,
-    unused: Vec<u32>,
-    blocks: u32,
-    streams: usize,
-}
-
-impl Compiler {
-    fn event(&mut self, event: &Event, number: u32) {
-        let Event { addr, bytes, stream, time_us, .. } = *event;
-        match event.kind {
-            EventKind::Alloc => self.allocate(addr, bytes, stream, time_us, number),
-            EventKind::FreeCompleted => self.free(addr, Some(stream), time_us, number),
-            _ => {}
-        }
-    }
-
-    fn allocate(&mut self, addr: u64, bytes: u64, stream: u32, time_us: u64, event: u32) {
-        // Its free was not recorded.
-        self.free(addr, None, time_us, event);
-        if bytes == 0 {
-            return;
-        }
-        let block = self.unused.pop().unwrap_or_else(|| {
-            self.blocks += 1;
-            self.blocks - 1
-        });
-        self.live.insert(addr, Live { block, stream });
-        self.push(Step { time_us, bytes, block, stream, event });
-    }
-
-    /// On the stream it was allocated on, if none is given.
-    fn free(&mut self, addr: u64, stream: Option<u32>, time_us: u64, event: u32) {
-        let Some(Live { block, stream: allocated_on }) = self.live.remove(&addr) else { return };
-        self.unused.push(block);
-        let stream = stream.unwrap_or(allocated_on);
-        self.push(Step { time_us, bytes: 0, block, stream, event });
-    }
-
-    fn push(&mut self, step: Step) {
-        self.streams = self.streams.max(step.stream as usize + 1);
-        self.steps.push(step);
-    }
+/// Which of these handles means each thread's own stream. CUDA has a number for it that no other stream has.
+fn per_thread(handles: &[u64]) -> Option<u32> {
+    let at = handles.iter().position(|handle| *handle == Stream::PER_THREAD.0)?;
+    u32::try_from(at).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{Event, EventKind};
 
     fn event(kind: EventKind, addr: u64, bytes: u64) -> Event {
-        Event { time_us: 7, addr, bytes, stream: 1, pool: 0, kind }
+        Event { time_us: 7, addr, bytes, stream: 1, pool: 0, thread: 2, kind }
     }
 
     #[test]
@@ -154,10 +206,11 @@ mod tests {
         ];
         let device = DeviceTrace { device: 0, events, segments: Vec::new() };
         let program = Program::of(&device);
+        let steps = program.steps().unwrap().map(Result::unwrap);
         let steps: Vec<(u32, u32, u64)> =
-            program.steps().iter().map(|step| (step.event, step.block, step.bytes)).collect();
+            steps.map(|step| (step.event, step.block, step.bytes)).collect();
         assert_eq!(steps, [(1, 0, 100), (2, 1, 50), (4, 0, 0), (6, 0, 70), (7, 1, 0), (7, 1, 30)]);
         assert_eq!((program.blocks(), program.streams(), program.events()), (2, 2, 9));
-        assert_eq!(program.peak_live_bytes(), 150);
+        assert_eq!((program.peak_live_bytes(), program.threads()), (150, 3));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::crew::{self, Work};
 use super::{Outcome, Program, Step, Stopped};
 use crate::driver::{DevicePtr, Driver, Stream, StreamFlags, Timed};
 use crate::resource::Resource;
@@ -34,6 +35,24 @@ impl Rig {
         Ok(Rig { resource, driver, streams, own_calls, clock_cost: clock_cost() })
     }
 
+    /// Builds a stack on a device, with the streams of a program.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn of(
+        driver: Arc<dyn Driver>,
+        stack: &Stack,
+        program: &Program,
+    ) -> Result<Rig, StackError> {
+        let mut rig = Rig::new(driver, stack, program.streams())?;
+        if let Some(stream) =
+            program.per_thread_stream().and_then(|stream| rig.streams.get_mut(stream))
+        {
+            *stream = Stream::PER_THREAD;
+        }
+        Ok(rig)
+    }
+
     /// What does the work.
     pub fn resource(&self) -> &Arc<dyn Resource> {
         &self.resource
@@ -41,17 +60,17 @@ impl Rig {
 
     /// Does a program's work, up to the first failure. `event_passes` is called before each step: the device's time goes on there.
     /// What is live at the end stays so.
-    pub fn run(&self, program: &Program, mut event_passes: impl FnMut()) -> Outcome {
+    ///
+    /// A program of several threads is done by as many, up to 64, which then share the rest; one step at a time, in the recorded order.
+    pub fn run(&self, program: &Program, event_passes: impl FnMut() + Send) -> Outcome {
         let mut running = Running::new(self, program.blocks());
-        for (number, step) in program.steps().iter().enumerate() {
-            event_passes();
-            let next = program.steps().get(number + 1);
-            if let Err(stopped) = running.step(step, next) {
-                running.outcome.stopped = Some(stopped);
-                break;
+        match program.steps() {
+            Ok(steps) => crew::work(Work::new(running, steps, event_passes), program.threads()),
+            Err(error) => {
+                running.outcome.stopped = Some(Stopped::Unreadable { error });
+                running.finish()
             }
         }
-        running.finish()
     }
 }
 
@@ -67,7 +86,8 @@ struct Held {
     stream: u32,
 }
 
-struct Running<'a> {
+/// A program on its way.
+pub(super) struct Running<'a> {
     rig: &'a Rig,
     held: Vec<Option<Held>>,
     live_bytes: u64,
@@ -77,7 +97,7 @@ struct Running<'a> {
     live_time: f64,
     reserved_time: f64,
     time: f64,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
 }
 
 impl<'a> Running<'a> {
@@ -96,7 +116,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn step(&mut self, step: &Step, next: Option<&Step>) -> Result<(), Stopped> {
+    pub(super) fn step(&mut self, step: &Step, next: Option<&Step>) -> Result<(), Stopped> {
         let place = step.block as usize;
         if step.bytes > 0 {
             let ptr = self.timed(|resource, streams| {
@@ -157,7 +177,7 @@ impl<'a> Running<'a> {
         *peak = (*peak).max(self.reserved_bytes);
     }
 
-    fn finish(mut self) -> Outcome {
+    pub(super) fn finish(mut self) -> Outcome {
         self.outcome.driver_calls = self.rig.driver.calls() - self.rig.own_calls;
         if self.time > 0.0 {
             self.outcome.mean_live_bytes = self.live_time / self.time;

@@ -54,8 +54,8 @@ pub enum TraceError {
         /// Where.
         offset: u64,
     },
-    /// The opcodes make no sense together.
-    #[error("the pickle is damaged at byte {offset}: {problem}; copy or record it again")]
+    /// What is there makes no sense.
+    #[error("the file is damaged at byte {offset}: {problem}; copy or record it again")]
     Damaged {
         /// Where.
         offset: u64,
@@ -100,13 +100,31 @@ pub enum TraceError {
     },
     /// A line of a log is not as it should be.
     #[error(
-        "line {line} {problem}: write the log with RMM's logging_resource_adaptor, or Millpond's trace"
+        "line {line}, from byte {offset}, {problem}: write the log with RMM's logging_resource_adaptor, or Millpond's trace"
     )]
     BadLine {
         /// The line's number, from 1.
         line: usize,
+        /// Where it begins.
+        offset: u64,
         /// What is wrong.
         problem: &'static str,
+    },
+    /// One of our own files, of a version that is yet to come.
+    #[error(
+        "the file has version {found} of Millpond's format, and this is a program for version {known}: use a newer one"
+    )]
+    UnknownVersion {
+        /// The file's.
+        found: u8,
+        /// The newest that can be read.
+        known: u8,
+    },
+    /// A file that is read more than once was not the same again.
+    #[error("{path} has changed while it was used: wait until it is complete, and try again")]
+    Changed {
+        /// Which.
+        path: String,
     },
 }
 

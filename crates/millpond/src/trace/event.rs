@@ -14,6 +14,8 @@ pub struct Event {
     pub stream: u32,
     /// In which memory pool: an index into [`Trace::pools`](super::Trace::pools).
     pub pool: u16,
+    /// On which thread of the host: an index into [`Trace::threads`](super::Trace::threads); 0 where it was not recorded.
+    pub thread: u8,
     /// What happened.
     pub kind: EventKind,
 }

@@ -40,6 +40,16 @@ impl<T: Copy + Eq + Hash> Interned<T> {
         Some(number)
     }
 
+    /// The number of a value that was met before.
+    pub(super) fn known(&self, value: T) -> Option<u32> {
+        self.numbers.get(&value).copied()
+    }
+
+    /// The values, each at its number.
+    pub(super) fn values(&self) -> &[T] {
+        &self.values
+    }
+
     pub(super) fn into_values(self) -> Vec<T> {
         self.values
     }

@@ -46,9 +46,7 @@ impl LiveBlocks {
     /// What was live before the first event.
     pub fn before(device: &DeviceTrace) -> LiveBlocks {
         let mut live = LiveBlocks::default();
-        device.initial_blocks().for_each(|block| {
-            live.insert(block.addr, block.bytes);
-        });
+        device.initial_blocks().for_each(|block| live.add(&block));
         live
     }
 
@@ -60,6 +58,16 @@ impl LiveBlocks {
     /// Whether a block begins at this address.
     pub fn contains(&self, addr: u64) -> bool {
         self.bytes_at.contains_key(&addr)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bytes_at.len()
+    }
+
+    /// Whether nothing is live.
+    pub fn is_empty(&self) -> bool {
+        self.bytes_at.is_empty()
     }
 
     /// Address and bytes of each block, in no particular order.
@@ -84,6 +92,11 @@ impl LiveBlocks {
             },
             _ => Change::None,
         }
+    }
+
+    /// A block that was there before the first event.
+    pub(super) fn add(&mut self, block: &InitialBlock) {
+        self.insert(block.addr, block.bytes);
     }
 
     fn insert(&mut self, addr: u64, bytes: u64) -> Option<u64> {
@@ -142,7 +155,7 @@ mod tests {
     use crate::trace::{Block, BlockState, Segment};
 
     fn event(kind: EventKind, addr: u64, bytes: u64) -> Event {
-        Event { time_us: 0, addr, bytes, stream: 0, pool: 0, kind }
+        Event { time_us: 0, addr, bytes, stream: 0, pool: 0, thread: 0, kind }
     }
 
     #[test]

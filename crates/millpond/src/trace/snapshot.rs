@@ -144,6 +144,7 @@ impl Reading {
             bytes: record.bytes,
             stream: self.stream(record)?,
             pool: record.pool,
+            thread: 0,
             kind,
         })
     }

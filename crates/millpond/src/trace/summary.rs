@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::live::Change;
-use super::{DeviceTrace, LiveBlocks, Trace};
+use super::{DeviceTrace, Event, InitialBlock, LiveBlocks, Segment, Trace};
 
 /// A trace in a few figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -44,49 +44,79 @@ impl Trace {
 impl DeviceTrace {
     /// This device's figures.
     pub fn summary(&self) -> Summary {
-        let mut live = LiveBlocks::before(self);
-        let mut summary = Summary {
-            events: self.events.len(),
-            initial_blocks: live.iter().count(),
-            peak_live_bytes: live.live_bytes(),
-            ..Summary::default()
-        };
-        let mut streams = HashSet::new();
-        for event in &self.events {
-            if event.kind.concerns_memory() {
-                streams.insert(event.stream);
-            }
-            summary.unknown_frees += usize::from(live.apply(event) == Change::UnknownFree);
-            summary.peak_live_bytes = summary.peak_live_bytes.max(live.live_bytes());
+        let mut summing = Summing::default();
+        self.segments.iter().for_each(|segment| summing.segment(segment));
+        self.initial_blocks().for_each(|block| summing.initial(&block));
+        self.events.iter().for_each(|event| summing.event(event));
+        summing.finish()
+    }
+}
+
+/// A summary on its way: what was before the first event goes first.
+#[derive(Default)]
+pub(crate) struct Summing {
+    live: LiveBlocks,
+    streams: HashSet<u32>,
+    summary: Summary,
+    /// What the segments at the end have.
+    at_end: i128,
+    /// What the events add to the reserved bytes, and where that was lowest and highest.
+    balance: i128,
+    lowest: i128,
+    highest: i128,
+}
+
+impl Summing {
+    pub(crate) fn segment(&mut self, segment: &Segment) {
+        self.at_end += i128::from(segment.bytes);
+    }
+
+    pub(crate) fn initial(&mut self, block: &InitialBlock) {
+        self.live.add(block);
+        self.summary.initial_blocks = self.live.len();
+        self.summary.peak_live_bytes = self.live.live_bytes();
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        let summary = &mut self.summary;
+        summary.events += 1;
+        if event.kind.concerns_memory() {
+            self.streams.insert(event.stream);
         }
-        summary.streams = streams.len();
-        summary.recorded_peak_reserved_bytes = self.recorded_peak_reserved_bytes();
-        summary
+        summary.unknown_frees += usize::from(self.live.apply(event) == Change::UnknownFree);
+        summary.peak_live_bytes = summary.peak_live_bytes.max(self.live.live_bytes());
+        self.balance += event.kind.reserved_sign() * i128::from(event.bytes);
+        self.lowest = self.balance.min(self.lowest);
+        self.highest = self.balance.max(self.highest);
     }
 
     /// What was reserved before the first event is not recorded, but what was at the end is: the
     /// segments. So the events' balance is laid against that, and never below 0.
-    fn recorded_peak_reserved_bytes(&self) -> u64 {
-        let (mut balance, mut lowest, mut highest) = (0_i128, 0, 0);
-        for event in &self.events {
-            balance += event.kind.reserved_sign() * i128::from(event.bytes);
-            lowest = balance.min(lowest);
-            highest = balance.max(highest);
+    pub(crate) fn finish(self) -> Summary {
+        let before = (self.at_end - self.balance).max(-self.lowest);
+        Summary {
+            streams: self.streams.len(),
+            recorded_peak_reserved_bytes: u64::try_from(before + self.highest).unwrap_or(u64::MAX),
+            ..self.summary
         }
-        let at_end: i128 = self.segments.iter().map(|segment| i128::from(segment.bytes)).sum();
-        let before = (at_end - balance).max(-lowest);
-        u64::try_from(before + highest).unwrap_or(u64::MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Event, EventKind, Segment};
+    use crate::trace::EventKind;
 
     fn device(events: &[(EventKind, u64, u64)], segment_bytes: &[u64]) -> DeviceTrace {
-        let event =
-            |&(kind, addr, bytes)| Event { time_us: 0, addr, bytes, stream: 0, pool: 0, kind };
+        let event = |&(kind, addr, bytes)| Event {
+            time_us: 0,
+            addr,
+            bytes,
+            stream: 0,
+            pool: 0,
+            thread: 0,
+            kind,
+        };
         let segment = |&bytes| Segment {
             addr: 0,
             bytes,

@@ -107,7 +107,7 @@ fn what_is_no_pickle_is_told() {
     let cases: &[(&[u8], &str)] = &[
         (b"", "the file is empty"),
         (b"Address,Size", "it begins otherwise"),
-        (b"Thread,Time,Action", "line 1 is not RMM's header"),
+        (b"Thread,Time,Action", "line 1, from byte 0, is not RMM's header"),
         (b"\x80\x06N.", "it says another protocol"),
         (b"\x80\x01N.", "it says another protocol"),
     ];

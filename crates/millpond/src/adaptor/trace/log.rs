@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::last_words::{self, this_thread};
-use super::record::{Action, HEADER, Record, now_micros};
+use super::record::{Record, now_micros};
 use crate::driver::{DevicePtr, Stream};
+use crate::trace::{Action, HEADER};
 
 /// How long the writer lets records gather: that is how much a program that is killed loses.
 const GATHERING: Duration = Duration::from_millis(1);

@@ -20,13 +20,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
+use crate::trace::fresh_file;
 use crate::trace::pickle::PickleWriter;
 use crate::trace::{Block, BlockState, EventKind, Trace};
 
@@ -184,34 +181,8 @@ impl Snapshot {
             |reason: String| SnapshotError::NoFile { path: path.display().to_string(), reason };
         // Before the file is made: a wrong snapshot must not replace a right one.
         self.check().map_err(|error| named(error.to_string()))?;
-        let is_packed = path.extension().is_some_and(|ending| ending == "gz");
-        // A pipe or a terminal cannot be replaced.
-        let is_replaced = path.metadata().map_or(true, |known| known.is_file());
-        let written = if is_replaced {
-            let mut name = path.as_os_str().to_owned();
-            name.push(format!(".{}.part", std::process::id()));
-            let part = PathBuf::from(name);
-            let written =
-                self.save_as(&part, is_packed).and_then(|()| std::fs::rename(&part, path));
-            if written.is_err() {
-                let _ = std::fs::remove_file(&part);
-            }
-            written
-        } else {
-            self.save_as(path, is_packed)
-        };
+        let written = fresh_file::write(path, |output| self.write(output).map(drop));
         written.map_err(|error| named(error.to_string()))
-    }
-
-    fn save_as(&self, path: &Path, is_packed: bool) -> io::Result<()> {
-        let file = BufWriter::new(File::create(path)?);
-        if !is_packed {
-            return self.write(file)?.flush();
-        }
-        let packed = GzEncoder::new(file, Compression::default());
-        let buffer = self.write(BufWriter::new(packed))?;
-        let packed = buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
-        packed.finish()?.flush()
     }
 
     /// Writes the pickle as a stream of small pieces, and gives the output back. Does not flush it.
