@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::explain::At;
+
 /// GPU memory without a GPU: see what devices are made of, and run allocators on them.
 #[derive(Debug, Parser)]
 #[command(
@@ -27,6 +29,8 @@ use clap::{Args, Parser, Subcommand};
   \
                   millpond replay snapshot.pickle             what every allocator would have reserved for a recorded job\n  \
                   millpond replay snapshot.pickle --allocator pool,torch --capacity 16GiB\n  \
+                  millpond recommend snapshot.pickle --capacity 16GiB\n  \
+                  millpond explain snapshot.pickle --at peak   what held memory, by size and age\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -46,6 +50,10 @@ pub(crate) enum Command {
     Compare(CompareOptions),
     /// Let other allocators do what a program's recorded one did, and see what they would have reserved
     Replay(ReplayOptions),
+    /// Find the allocator and settings for a recorded job, and print the lines to paste
+    Recommend(RecommendOptions),
+    /// Say what held memory at a moment of a recorded job, and what recovery would have yielded
+    Explain(ExplainOptions),
     /// Print a shell's completions, to be put where the shell looks for them
     Completions {
         /// The shell
@@ -142,6 +150,54 @@ pub(crate) struct ReplayOptions {
     /// Do not look for the smallest device that each allocator could do it on
     #[arg(long)]
     pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecommendOptions {
+    /// A PyTorch memory snapshot, an RMM log, or a trace of Millpond's own
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// The device's memory, such as 16GiB, instead of what its profile says
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<bytesize::ByteSize>,
+    /// The device to try on
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Which of the recorded devices, where there are several
+    #[arg(long, value_name = "N")]
+    pub(crate) trace_device: Option<u32>,
+    /// How many events the device runs behind the host
+    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
+    pub(crate) lag: u32,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainOptions {
+    /// A PyTorch memory snapshot, an RMM log, or a trace of Millpond's own
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// The moment: the number of an event, peak (the most is live), or oom (where memory runs out)
+    #[arg(long, value_name = "EVENT", default_value = "peak")]
+    pub(crate) at: At,
+    /// The allocator that holds the memory
+    #[arg(long, value_name = "STACK", default_value = "torch")]
+    pub(crate) allocator: String,
+    /// The device's memory, such as 16GiB, instead of what its profile says
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<bytesize::ByteSize>,
+    /// The device to look at
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Which of the recorded devices, where there are several
+    #[arg(long, value_name = "N")]
+    pub(crate) trace_device: Option<u32>,
+    /// How many events the device runs behind the host
+    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
+    pub(crate) lag: u32,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

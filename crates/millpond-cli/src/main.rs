@@ -6,8 +6,10 @@ mod cli;
 mod compare;
 mod device;
 mod devices;
+mod explain;
 mod interrupt;
 mod output;
+mod recommend;
 mod replay;
 mod shell;
 mod stacks;
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options).map(|()| Finding::Good),
         Command::Compare(options) => compare::run(&options).map(|()| Finding::Good),
         Command::Replay(options) => replay::run(&options),
+        Command::Recommend(options) => recommend::run(&options),
+        Command::Explain(options) => explain::run(&options).map(|()| Finding::Good),
         Command::Completions { shell } => shell::completions(shell).map(|()| Finding::Good),
         Command::Man { dir } => shell::man_pages(dir.as_deref()).map(|()| Finding::Good),
     };

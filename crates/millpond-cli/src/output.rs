@@ -26,6 +26,12 @@ pub(crate) fn print_table(table: &Table) -> Result<()> {
     print(&table.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
 }
 
+/// Mebibytes, with a digit after the point where there are few.
+pub(crate) fn mib(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 10.0 { format!("{mib:.1}") } else { format!("{mib:.0}") }
+}
+
 /// Prints text to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")

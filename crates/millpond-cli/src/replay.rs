@@ -1,8 +1,8 @@
 //! `millpond replay`: what every allocator would have reserved for a recorded job, and where it would have died.
 
-mod bench;
-mod fit;
-mod recorded;
+pub(crate) mod bench;
+pub(crate) mod fit;
+pub(crate) mod recorded;
 mod report;
 
 use anyhow::{Context, Result};

@@ -31,6 +31,7 @@
 mod compiler;
 mod crew;
 mod outcome;
+mod part;
 mod program;
 mod rig;
 mod steps;

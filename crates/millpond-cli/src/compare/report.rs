@@ -10,7 +10,7 @@ use super::scenario::Scenario;
 use super::scenarios::fragmentation::TIMES;
 use super::seeds::Beside;
 use super::standing::Standing;
-use crate::output::{print, print_table, table};
+use crate::output::{mib, print, print_table, table};
 
 /// Everything that was found. Also the JSON.
 #[derive(Serialize)]
@@ -236,11 +236,6 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
     for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-}
-
-fn mib(bytes: u64) -> String {
-    let mib = bytes as f64 / f64::from(1 << 20);
-    if mib < 10.0 { format!("{mib:.1}") } else { format!("{mib:.0}") }
 }
 
 fn ms(ns: f64) -> String {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use millpond::Stack;
-use millpond::driver::Call;
+use millpond::driver::{Call, Driver};
 use millpond::replay::{Outcome, Program, Rig, Stopped};
+use millpond::resource::{Recoverable, Usage};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
@@ -27,19 +28,54 @@ pub(crate) struct Replayed {
     pub(crate) cross_stream_waits: u64,
     /// Host time of the driver's calls, as the profile has it. Modelled.
     pub(crate) modelled: Duration,
+    /// The same from the middle of the events on: when an allocator has grown to what the job needs.
+    pub(crate) modelled_late: Duration,
+}
+
+/// What an allocator has at the end of a replay.
+pub(crate) struct Left {
+    pub(crate) outcome: Outcome,
+    pub(crate) usage: Usage,
+    pub(crate) device_free_bytes: u64,
+    /// What each step of recovery would yield: what the allocator says, and what it gives back when told to.
+    pub(crate) recoverable: Recoverable,
 }
 
 impl Bench {
-    /// A program, done with an allocator.
-    pub(crate) fn replay(&self, stack: &Stack, program: &Program) -> Result<Replayed> {
+    /// A program, done with an allocator, and what that has at the end.
+    pub(crate) fn replay_and_look(&self, stack: &Stack, program: &Program) -> Result<Left> {
+        let gpu = self.gpu();
+        let rig = Rig::of(gpu.clone(), stack, program)?;
+        let outcome = rig.run(program, || gpu.advance(TICK));
+        let resource = rig.resource();
+        let usage = resource.usage();
+        let device_free_bytes = gpu.memory_info()?.free_bytes as u64;
+        let mut recoverable = resource.recoverable();
+        // What goes back at once, and what goes back when the device has done its work.
+        recoverable.release = recoverable.release.max(resource.trim());
+        gpu.synchronize_device()?;
+        recoverable.wait = recoverable.wait.max(resource.trim());
+        Ok(Left { outcome, usage, device_free_bytes, recoverable })
+    }
+
+    fn gpu(&self) -> Arc<SimGpu> {
         let run_order = match self.lag_events {
             0 => RunOrder::Timed,
             lag => RunOrder::Behind(TICK * lag),
         };
         let options = SimOptions { run_order, ..SimOptions::default() };
-        let gpu = Arc::new(SimGpu::with_options(self.profile.clone(), options));
+        Arc::new(SimGpu::with_options(self.profile.clone(), options))
+    }
+
+    /// A program, done with an allocator.
+    pub(crate) fn replay(&self, stack: &Stack, program: &Program) -> Result<Replayed> {
+        let gpu = self.gpu();
         let rig = Rig::of(gpu.clone(), stack, program)?;
-        let outcome = rig.run(program, || gpu.advance(TICK));
+        let mut late = Late::of(program);
+        let outcome = rig.run(program, || {
+            late.step(|| gpu.call_time());
+            gpu.advance(TICK);
+        });
         if let Some(Stopped::Unreadable { error }) = outcome.stopped {
             return Err(error.into());
         }
@@ -51,11 +87,32 @@ impl Bench {
             page_moves: calls(Call::Map).saturating_sub(calls(Call::Create)),
             cross_stream_waits: calls(Call::WaitEvent),
             modelled: gpu.call_time().saturating_sub(Duration::from_nanos(of_streams)),
+            modelled_late: gpu.call_time().saturating_sub(late.begun.unwrap_or_default()),
         })
     }
 
     /// The same with another amount of memory.
     pub(crate) fn with_capacity(&self, bytes: u64) -> Result<Bench> {
         Ok(Bench { profile: self.profile.with_capacity(bytes)?, lag_events: self.lag_events })
+    }
+}
+
+/// Notices when the later half of a program begins.
+struct Late {
+    steps_before: u64,
+    begun: Option<Duration>,
+}
+
+impl Late {
+    fn of(program: &Program) -> Late {
+        Late { steps_before: program.step_count() / 2, begun: None }
+    }
+
+    fn step(&mut self, now: impl FnOnce() -> Duration) {
+        match self.steps_before.checked_sub(1) {
+            Some(left) => self.steps_before = left,
+            None if self.begun.is_none() => self.begun = Some(now()),
+            None => {}
+        }
     }
 }

@@ -33,6 +33,27 @@ impl Recorded {
         };
         Ok(programs.into_iter().map(of).collect())
     }
+
+    /// The only device of a file, or one of several.
+    pub(crate) fn one_of(path: &Path, device: Option<u32>) -> Result<Recorded> {
+        let all = Recorded::open(path)?;
+        let numbers: Vec<String> =
+            all.iter().map(|recorded| recorded.program.device().to_string()).collect();
+        let (count, numbers) = (all.len(), numbers.join(", "));
+        let is_wanted =
+            |one: &Recorded| device.map_or(count == 1, |device| one.program.device() == device);
+        all.into_iter().find(is_wanted).with_context(|| {
+            let path = path.display();
+            match device {
+                Some(device) => {
+                    format!("{path}: nothing was recorded of device {device}, but of {numbers}")
+                }
+                None => format!(
+                    "{path}: several devices were recorded; choose with --trace-device: {numbers}"
+                ),
+            }
+        })
+    }
 }
 
 /// The error with the file's name.

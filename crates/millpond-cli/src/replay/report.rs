@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::bench::{Bench, Replayed};
 use super::recorded::Recorded;
-use crate::output::{print, print_table, table};
+use crate::output::{mib, print, print_table, table};
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
@@ -51,7 +51,7 @@ pub(crate) struct ReportedResult {
 
 impl ReportedResult {
     pub(crate) fn new(allocator: String, replayed: &Replayed, smallest: Option<u64>) -> Self {
-        let Replayed { outcome, page_moves, cross_stream_waits, modelled } = replayed;
+        let Replayed { outcome, page_moves, cross_stream_waits, modelled, .. } = replayed;
         ReportedResult {
             allocator,
             peak_reserved_bytes: outcome.peak_reserved_bytes,
@@ -190,10 +190,6 @@ impl Report<'_> {
             self.bench.lag_events,
         ))
     }
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{:.0}", bytes as f64 / (1 << 20) as f64)
 }
 
 fn dash() -> String {

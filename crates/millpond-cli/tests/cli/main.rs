@@ -1,5 +1,6 @@
 //! The program, as people and scripts use it.
 
+mod advice;
 mod allocators;
 mod bench;
 mod compare;

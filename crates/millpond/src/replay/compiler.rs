@@ -75,6 +75,7 @@ impl Compiler {
 
     fn push(&mut self, step: Step) {
         let extent = &mut self.extent;
+        extent.steps += 1;
         extent.streams = extent.streams.max(step.stream.saturating_add(1));
         extent.threads = extent.threads.max(u16::from(step.thread) + 1);
         self.steps.push(step);

@@ -30,25 +30,26 @@ pub struct Step {
 /// is live, however long the trace is.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    device: u32,
-    summary: Summary,
-    extent: Extent,
+    pub(super) device: u32,
+    pub(super) summary: Summary,
+    pub(super) extent: Extent,
     /// Which stream is each thread's own.
-    per_thread_stream: Option<u32>,
-    place: Place,
+    pub(super) per_thread_stream: Option<u32>,
+    pub(super) place: Place,
 }
 
-/// How far the numbers in a program's steps go.
+/// How many steps a program has, and how far the numbers in them go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) blocks: u32,
     pub(super) streams: u32,
     pub(super) threads: u16,
     pub(super) peak_live_bytes: u64,
+    pub(super) steps: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+pub(super) enum Place {
     Memory(Vec<Step>),
     File(TraceFile),
 }
@@ -146,6 +147,11 @@ impl Program {
     /// How many events were recorded.
     pub fn events(&self) -> usize {
         self.summary.events
+    }
+
+    /// How many steps there are.
+    pub fn step_count(&self) -> u64 {
+        self.extent.steps
     }
 
     /// The numbers of blocks are less than this: the most that are live at a time.

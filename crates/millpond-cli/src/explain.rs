@@ -1,0 +1,43 @@
+//! `millpond explain`: what held memory at a moment of a recorded job, and what could have been had.
+
+mod holdings;
+mod moment;
+mod report;
+
+use anyhow::{Context, Result, ensure};
+use millpond::Stack;
+
+pub(crate) use self::moment::At;
+use self::report::Report;
+use crate::cli::ExplainOptions;
+use crate::device;
+use crate::replay::bench::Bench;
+use crate::replay::recorded::Recorded;
+
+/// Replays a trace up to a moment, and looks.
+pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
+    let device = options.device.clone().unwrap_or_else(device::default_name);
+    let mut profile = device::profile(&device)?;
+    if let Some(capacity) = options.capacity {
+        profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
+    }
+    let stack: Stack = options.allocator.parse()?;
+    let bench = Bench { profile, lag_events: options.lag };
+    let recorded = Recorded::one_of(&options.trace, options.trace_device)?;
+    let event = options.at.event(&bench, &stack, &recorded.program)?;
+    let part = recorded.program.part(0..event.saturating_add(1))?;
+    let left = bench.replay_and_look(&stack, &part)?;
+    let early = left.outcome.stopped.as_ref().filter(|_| options.at != At::Oom);
+    ensure!(
+        early.is_none(),
+        "{stack} does not get so far: it stopped at {}",
+        early.expect("is some")
+    );
+    let steps = part.steps()?.collect::<Result<Vec<_>, _>>()?;
+    let live = holdings::live_at_end(steps.into_iter(), part.blocks());
+    let report = Report::new(&recorded.name, &stack, event, &live, &left);
+    if !options.json.write(&report)? {
+        report.print()?;
+    }
+    Ok(())
+}

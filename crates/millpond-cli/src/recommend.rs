@@ -1,0 +1,39 @@
+//! `millpond recommend`: the allocator and the settings for a recorded job.
+
+mod candidates;
+mod contest;
+mod paste;
+mod report;
+
+use anyhow::{Context, Result};
+
+use self::contest::FINALISTS;
+use self::report::Report;
+use crate::cli::RecommendOptions;
+use crate::output::progress_bar;
+use crate::replay::bench::Bench;
+use crate::replay::recorded::Recorded;
+use crate::{Finding, device, interrupt};
+
+/// Tries allocators and settings on a trace, and ranks them.
+pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
+    let device = options.device.clone().unwrap_or_else(device::default_name);
+    let mut profile = device::profile(&device)?;
+    if let Some(capacity) = options.capacity {
+        profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
+    }
+    let bench = Bench { profile, lag_events: options.lag };
+    let recorded = Recorded::one_of(&options.trace, options.trace_device)?;
+    interrupt::listen()?;
+    let candidates = candidates::all()?;
+    let progress = progress_bar(candidates.len() + FINALISTS);
+    let contest = contest::hold(&bench, &recorded.program, candidates, &progress)?;
+    progress.finish_and_clear();
+    let capacity_bytes = bench.profile.capacity_bytes as u64;
+    let report = Report::new(&recorded, &device, capacity_bytes, &contest);
+    if !options.json.write(&report)? {
+        report.print()?;
+    }
+    let has_one = report.ranking.first().is_some_and(|best| best.oom.is_none());
+    Ok(if has_one { Finding::Good } else { Finding::Bad })
+}

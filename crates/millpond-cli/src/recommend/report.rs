@@ -1,0 +1,205 @@
+//! What to use, for people and for programs.
+
+use anyhow::Result;
+use comfy_table::CellAlignment;
+use serde::Serialize;
+
+use super::contest::{Contest, Finalist, late_seconds};
+use super::paste::Paste;
+use crate::output::{mib, print, print_table, table};
+use crate::replay::bench::Replayed;
+use crate::replay::recorded::Recorded;
+
+/// What to use for one trace. Also the JSON.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    trace: String,
+    device: String,
+    capacity_bytes: u64,
+    events: usize,
+    duration_ms: f64,
+    peak_live_bytes: u64,
+    recorded_peak_reserved_bytes: u64,
+    /// What savings are reckoned from: what was recorded, or else what PyTorch's defaults reserve.
+    compared_with: &'static str,
+    pub(crate) ranking: Vec<Ranked>,
+    /// Candidates that ran out of memory.
+    ran_out: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Ranked {
+    stack: String,
+    peak_reserved_bytes: u64,
+    ratio: Option<f64>,
+    min_capacity_bytes: Option<u64>,
+    ns_per_op: f64,
+    modelled_ms: f64,
+    /// Of the later half of the events, when it has grown.
+    modelled_late_ms: f64,
+    saves_bytes: i64,
+    /// Of the host's and the driver's time of the later half, to PyTorch's defaults; less than 0: it takes more.
+    saves_ms: f64,
+    held_out_ratio: Option<f64>,
+    held_out_reserved_bytes: Option<u64>,
+    /// To what PyTorch's defaults reserve on that half; less than 0: it takes more.
+    held_out_saves_bytes: Option<i64>,
+    held_out_place: usize,
+    pub(crate) oom: Option<String>,
+    paste: Paste,
+}
+
+impl Report {
+    pub(crate) fn new(
+        recorded: &Recorded,
+        device: &str,
+        capacity_bytes: u64,
+        contest: &Contest,
+    ) -> Report {
+        let summary = recorded.program.summary();
+        let (compared_with, reserved) = match summary.recorded_peak_reserved_bytes {
+            0 => ("torch", contest.usual.outcome.peak_reserved_bytes),
+            recorded => ("as recorded", recorded),
+        };
+        let reserved_by = |replayed: &Replayed| replayed.outcome.peak_reserved_bytes;
+        let usual_seconds = late_seconds(&contest.usual);
+        let ranked = |finalist: &Finalist| {
+            let Finalist { stack, whole, min_capacity_bytes, held_out, held_out_place } = finalist;
+            let stack = stack.to_string();
+            Ranked {
+                peak_reserved_bytes: whole.outcome.peak_reserved_bytes,
+                ratio: whole.outcome.ratio(),
+                min_capacity_bytes: *min_capacity_bytes,
+                ns_per_op: whole.outcome.ns_per_operation(),
+                modelled_ms: whole.modelled.as_secs_f64() * 1e3,
+                modelled_late_ms: whole.modelled_late.as_secs_f64() * 1e3,
+                saves_bytes: reserved as i64 - whole.outcome.peak_reserved_bytes as i64,
+                saves_ms: (usual_seconds - late_seconds(whole)) * 1e3,
+                held_out_ratio: held_out.as_ref().and_then(|replayed| replayed.outcome.ratio()),
+                held_out_reserved_bytes: held_out.as_ref().map(reserved_by),
+                held_out_saves_bytes: held_out
+                    .as_ref()
+                    .filter(|_| contest.usual_held_out.outcome.stopped.is_none())
+                    .map(|replayed| {
+                        reserved_by(&contest.usual_held_out) as i64 - reserved_by(replayed) as i64
+                    }),
+                held_out_place: *held_out_place,
+                oom: whole.outcome.stopped.as_ref().map(ToString::to_string),
+                paste: Paste::of(&stack),
+                stack,
+            }
+        };
+        Report {
+            trace: recorded.name.clone(),
+            device: device.to_owned(),
+            capacity_bytes,
+            events: summary.events,
+            duration_ms: contest.duration_us as f64 / 1e3,
+            peak_live_bytes: recorded.program.peak_live_bytes(),
+            recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
+            compared_with,
+            ranking: contest.finalists.iter().map(ranked).collect(),
+            ran_out: contest.ran_out.clone(),
+        }
+    }
+
+    pub(crate) fn print(&self) -> Result<()> {
+        print(&format!(
+            "{}: {} events in {:.0} ms, {} MiB live at the most\n",
+            self.trace,
+            self.events,
+            self.duration_ms,
+            mib(self.peak_live_bytes)
+        ))?;
+        let mut rows = table([
+            "ALLOCATOR",
+            "RESERVED",
+            "RATIO",
+            "HELD OUT",
+            "FITS IN",
+            "NS/OP",
+            "MS",
+            "LATE MS",
+            "SAVES MiB",
+            "SAVES MS",
+        ]);
+        for column in rows.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let dash = || "–".to_owned();
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        for ranked in &self.ranking {
+            rows.add_row([
+                ranked.stack.clone(),
+                mib(ranked.peak_reserved_bytes),
+                ratio(ranked.ratio),
+                ratio(ranked.held_out_ratio),
+                ranked.min_capacity_bytes.map_or_else(dash, mib),
+                format!("{:.0}", ranked.ns_per_op),
+                format!("{:.1}", ranked.modelled_ms),
+                format!("{:.1}", ranked.modelled_late_ms),
+                format!("{:.0}", ranked.saves_bytes as f64 / f64::from(1 << 20)),
+                format!("{:.1}", ranked.saves_ms),
+            ]);
+        }
+        print_table(&rows)?;
+        for ranked in &self.ranking {
+            if let Some(oom) = &ranked.oom {
+                print(&format!("{} stopped at {oom}\n", ranked.stack))?;
+            }
+        }
+        if !self.ran_out.is_empty() {
+            print(&format!(
+                "Out of memory on {} MiB: {}\n",
+                mib(self.capacity_bytes),
+                self.ran_out.join(", ")
+            ))?;
+        }
+        print(&format!(
+            "\nThe best first: least job time × memory reserved, once it has grown, chosen by the first half of the events. HELD OUT: the ratio on the other half,\n\
+             which was not looked at before. FITS IN: MiB of the smallest device. NS/OP: host time of an allocation or free, measured. MS: in the driver, modelled;\n\
+             LATE MS: in the later half of the events. SAVES: to what was reserved {}, and of host and driver in the later half to PyTorch's defaults.\n",
+            match self.compared_with {
+                "torch" => "by PyTorch's defaults",
+                _ => "when it was recorded",
+            }
+        ))?;
+        match self.ranking.first() {
+            Some(best) if best.oom.is_none() => self.print_best(best),
+            _ => print(&format!(
+                "\nNothing fits in {} MiB: {} MiB are live at the most\n",
+                mib(self.capacity_bytes),
+                mib(self.peak_live_bytes)
+            )),
+        }
+    }
+
+    fn print_best(&self, best: &Ranked) -> Result<()> {
+        let place = match best.held_out_place {
+            1 => "the best of them".to_owned(),
+            place => format!("number {place} of them"),
+        };
+        let held_out = match (best.held_out_reserved_bytes, best.held_out_saves_bytes) {
+            (None, _) => "runs out of memory on the half that it was not chosen by".to_owned(),
+            (Some(reserved), saves) => format!(
+                "is {place} on the half that it was not chosen by, where it reserves {} MiB{}",
+                mib(reserved),
+                match saves {
+                    Some(saves) => format!(
+                        ", and PyTorch's defaults {}",
+                        mib(reserved.saturating_add_signed(saves))
+                    ),
+                    None => ", and PyTorch's defaults run out".to_owned(),
+                }
+            ),
+        };
+        print(&format!("\nUse {}; it {held_out}.\n", best.stack))?;
+        let none = "there is no setting for it".to_owned();
+        print(&format!(
+            "  PyTorch  {}\n  C, C++   {}\n  Rust     {}\n",
+            best.paste.pytorch.as_ref().unwrap_or(&none),
+            best.paste.cpp,
+            best.paste.rust
+        ))
+    }
+}
