@@ -23,6 +23,7 @@ use clap::{Args, Parser, Subcommand};
                   millpond bench --workload W1,W2 --quick     a first impression\n  \
                   millpond replay snapshot.pickle             what every allocator would have reserved for a recorded job\n  \
                   millpond replay snapshot.pickle --allocator pool,torch --capacity 16GiB\n  \
+                  millpond replay snapshot.pickle --html F    the same as a page: charts, memory maps, tables\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -116,6 +117,9 @@ pub(crate) struct ReplayOptions {
     /// Do not look for the smallest device that each allocator could do it on
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Write a page with charts, memory maps and tables to a file, for any browser
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

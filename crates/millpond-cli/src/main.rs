@@ -6,6 +6,7 @@ mod cli;
 mod device;
 mod devices;
 mod output;
+mod page;
 mod replay;
 mod shell;
 mod stacks;

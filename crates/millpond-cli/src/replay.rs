@@ -2,6 +2,7 @@
 
 mod bench;
 mod fit;
+mod on_page;
 mod recorded;
 mod report;
 
@@ -35,11 +36,19 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     }
     let progress = progress_bar(recorded.len() * stacks.len());
     let mut traces = Vec::new();
+    let mut recorders = Vec::new();
     for recorded in &recorded {
         let mut results = Vec::new();
+        let mut watched = Vec::new();
         for stack in &stacks {
             progress.set_message(format!("{} {stack}", recorded.name));
-            let replayed = bench.replay(stack, &recorded.program)?;
+            let replayed = if options.html.is_some() {
+                let (replayed, recorder) = bench.record(stack, &recorded.program)?;
+                watched.push(recorder);
+                replayed
+            } else {
+                bench.replay(stack, &recorded.program)?
+            };
             let smallest = match options.quick {
                 true => None,
                 false => fit::smallest_bytes(&bench, stack, &recorded.program, &replayed)?,
@@ -48,9 +57,13 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
             progress.inc(1);
         }
         traces.push(ReportedTrace::new(recorded, results));
+        recorders.push(watched);
     }
     progress.finish_and_clear();
     let report = Report { device: &device, bench: &bench, traces };
+    if let Some(path) = &options.html {
+        on_page::page(&report, &recorders).write(path)?;
+    }
     if !options.json.write(&report.json())? {
         report.print()?;
     }

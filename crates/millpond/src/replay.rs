@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Trace ──► Program: what to allocate and free, in order ──► run: a resource does it ──► Outcome
+//!                                                                     └──► Recorder, if asked for: Timeline, MemoryMap
 //! ```
 //!
 //! A [`Program`] has forgotten where the recorded allocator put its blocks; it knows which block is meant. What a trace leaves open
@@ -26,10 +27,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod memory_map;
 mod outcome;
 mod program;
+mod recorder;
 mod rig;
+mod stretches;
+mod timeline;
 
+pub use memory_map::{MemoryMap, Placement};
 pub use outcome::{Outcome, Stopped};
 pub use program::{Program, Step};
+pub use recorder::Recorder;
 pub use rig::Rig;
+pub use stretches::{Stretch, Stretches};
+pub use timeline::{Bucket, Peak, Span, Timeline};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use millpond::Stack;
 use millpond::driver::Call;
-use millpond::replay::{Outcome, Program, Rig};
+use millpond::replay::{Outcome, Program, Recorder, Rig};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
@@ -32,6 +32,26 @@ pub(crate) struct Replayed {
 impl Bench {
     /// A program, done with an allocator.
     pub(crate) fn replay(&self, stack: &Stack, program: &Program) -> Result<Replayed> {
+        self.replay_watched(stack, program, None)
+    }
+
+    /// The same, and everything that a page shows of it.
+    pub(crate) fn record(&self, stack: &Stack, program: &Program) -> Result<(Replayed, Recorder)> {
+        let mut recorder = Recorder::default();
+        let replayed = self.replay_watched(stack, program, Some(&mut recorder))?;
+        match replayed.outcome.stopped {
+            None => recorder.end(program.events() as u64),
+            Some(_) => recorder.stopped(),
+        }
+        Ok((replayed, recorder))
+    }
+
+    fn replay_watched(
+        &self,
+        stack: &Stack,
+        program: &Program,
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Replayed> {
         let run_order = match self.lag_events {
             0 => RunOrder::Timed,
             lag => RunOrder::Behind(TICK * lag),
@@ -39,7 +59,11 @@ impl Bench {
         let options = SimOptions { run_order, ..SimOptions::default() };
         let gpu = Arc::new(SimGpu::with_options(self.profile.clone(), options));
         let rig = Rig::new(gpu.clone(), stack, program.streams())?;
-        let outcome = rig.run(program, || gpu.advance(TICK));
+        let event_passes = || gpu.advance(TICK);
+        let outcome = match recorder {
+            None => rig.run(program, event_passes),
+            Some(recorder) => rig.record(program, recorder, event_passes),
+        };
         let calls = |call| gpu.calls(call);
         let latency = |call: &Call| self.profile.latency_ns(*call) * calls(*call);
         // Streams are the program's.

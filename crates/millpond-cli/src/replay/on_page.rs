@@ -1,0 +1,253 @@
+//! What the replays showed, as a page.
+
+use millpond::replay::Recorder;
+
+use super::report::{Report, ReportedResult, ReportedTrace};
+use crate::page::{
+    Better, Cell, Chart, Column, Map, Matrix, MatrixCell, Measure, Origin, Page, Part, Section,
+    Series, Table, Unit,
+};
+
+/// A figure that every result has: where it stands in tables and in the matrix.
+struct Figure {
+    name: &'static str,
+    help: &'static str,
+    unit: Unit,
+    origin: Origin,
+    better: Better,
+    of: fn(&ReportedResult) -> Option<f64>,
+    /// Whether allocators are compared by it.
+    is_compared: bool,
+}
+
+const FIGURES: [Figure; 9] = [
+    Figure {
+        name: "Reserved",
+        help: "Taken from the driver at the most.",
+        unit: Unit::Bytes,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| Some(result.peak_reserved_bytes as f64),
+        is_compared: true,
+    },
+    Figure {
+        name: "Ratio",
+        help: "Reserved at the most, to what was live at the most.",
+        unit: Unit::Ratio,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| result.ratio,
+        is_compared: false,
+    },
+    Figure {
+        name: "Mean",
+        help: "Reserved to live, over time.",
+        unit: Unit::Ratio,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| result.mean_ratio,
+        is_compared: true,
+    },
+    Figure {
+        name: "Fits in",
+        help: "Memory of the smallest device on which it runs to the end, to half a percent.",
+        unit: Unit::Bytes,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| result.min_capacity_bytes.map(|bytes| bytes as f64),
+        is_compared: true,
+    },
+    Figure {
+        name: "Per call",
+        help: "Host time of an allocation or free, without the driver.",
+        unit: Unit::Ns,
+        origin: Origin::Measured,
+        better: Better::Less,
+        of: |result| Some(result.ns_per_op),
+        is_compared: true,
+    },
+    Figure {
+        name: "Driver calls",
+        help: "Calls made to the driver.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| Some(result.driver_calls as f64),
+        is_compared: false,
+    },
+    Figure {
+        name: "In the driver",
+        help: "Host time of the driver's calls, from the profile of the device.",
+        unit: Unit::Ms,
+        origin: Origin::Modelled,
+        better: Better::Less,
+        of: |result| Some(result.modelled_ms),
+        is_compared: true,
+    },
+    Figure {
+        name: "Page moves",
+        help: "Pages mapped again elsewhere.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Neither,
+        of: |result| Some(result.page_moves as f64),
+        is_compared: false,
+    },
+    Figure {
+        name: "Waits",
+        help: "Waits of one stream for another.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Neither,
+        of: |result| Some(result.cross_stream_waits as f64),
+        is_compared: false,
+    },
+];
+
+/// The page of a report, given what was recorded of each trace with each allocator.
+pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
+    let traces = &report.traces;
+    let title = match traces.as_slice() {
+        [trace] => format!("Replay of {}", trace.trace),
+        several => format!("Replay of {} traces", several.len()),
+    };
+    let mut sections = vec![Section {
+        title: "Who wins where".to_owned(),
+        subtitle: "The best of each row is marked; the others say by how much they are behind."
+            .to_owned(),
+        parts: vec![Part::Matrix(matrix(traces))],
+    }];
+    sections
+        .extend(traces.iter().zip(recorders).map(|(trace, recorders)| section(trace, recorders)));
+    Page {
+        title,
+        subtitle: format!(
+            "On {} with {} MiB, which runs {} events behind the host.",
+            report.device,
+            report.bench.profile.capacity_bytes as u64 >> 20,
+            report.bench.lag_events
+        ),
+        notes: notes(),
+        sections,
+    }
+}
+
+fn notes() -> Vec<String> {
+    [
+        "Counted figures follow from the allocator's decisions on a simulated device. Measured ones are host time on the machine that \
+         wrote this page, which does other things, too. Modelled ones are from the profile of the device, whose figures have their \
+         sources in millpond devices --device NAME.",
+        "Live is what the program held, as it asked for it. Reserved is what the allocator had taken from the driver, by the \
+         driver's own count.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn matrix(traces: &[ReportedTrace]) -> Matrix {
+    let compared = FIGURES.iter().filter(|figure| figure.is_compared);
+    let columns = traces.first().map_or_else(Vec::new, |trace| {
+        trace.results.iter().map(|result| result.allocator.clone()).collect()
+    });
+    let measures = compared.map(|figure| Measure {
+        name: figure.name.to_owned(),
+        help: figure.help.to_owned(),
+        unit: figure.unit,
+        origin: figure.origin,
+        better: figure.better,
+        cells: traces
+            .iter()
+            .map(|trace| trace.results.iter().map(|result| compared_cell(figure, result)).collect())
+            .collect(),
+    });
+    Matrix {
+        title: "Allocators by trace".to_owned(),
+        row_name: "trace".to_owned(),
+        rows: traces.iter().map(|trace| trace.trace.clone()).collect(),
+        columns,
+        // Without the search for the smallest device there is nothing to compare by it.
+        measures: measures
+            .filter(|measure| measure.cells.iter().flatten().any(|cell| cell.value.is_some()))
+            .collect(),
+    }
+}
+
+/// Who stopped early cannot win by having reserved little until then.
+fn compared_cell(figure: &Figure, result: &ReportedResult) -> MatrixCell {
+    match result.oom {
+        None => MatrixCell { value: (figure.of)(result), note: None },
+        Some(_) => MatrixCell { value: None, note: Some("ran out".to_owned()) },
+    }
+}
+
+fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
+    Section {
+        title: trace.trace.clone(),
+        subtitle: format!(
+            "{} events, {} stream{}",
+            trace.events,
+            trace.streams,
+            if trace.streams == 1 { "" } else { "s" }
+        ),
+        parts: vec![Part::Chart(chart(trace, recorders)), Part::Table(table(trace))],
+    }
+}
+
+fn chart(trace: &ReportedTrace, recorders: &[Recorder]) -> Chart {
+    let furthest = recorders.iter().max_by_key(|recorder| recorder.timeline().last_event());
+    let of_each = trace.results.iter().zip(recorders);
+    Chart {
+        title: "Live and reserved memory".to_owned(),
+        events: trace.events as u64,
+        live: Series::live(furthest.expect("some allocator was replayed with")),
+        reserved: of_each
+            .map(|(result, recorder)| {
+                Series::reserved(&result.allocator, recorder, result.oom.clone())
+            })
+            .collect(),
+        maps: recorders.iter().map(|recorder| Map::of(recorder.memory_map())).collect(),
+    }
+}
+
+fn table(trace: &ReportedTrace) -> Table {
+    let name = Column {
+        name: "Allocator".to_owned(),
+        help: "What did the trace's work.".to_owned(),
+        unit: Unit::Text,
+        origin: Origin::Given,
+        better: Better::Neither,
+    };
+    let figures = FIGURES.iter().map(|figure| Column {
+        name: figure.name.to_owned(),
+        help: figure.help.to_owned(),
+        unit: figure.unit,
+        origin: figure.origin,
+        better: figure.better,
+    });
+    let row = |result: &ReportedResult| {
+        let figures = FIGURES.iter().map(|figure| Cell::maybe((figure.of)(result)));
+        std::iter::once(Cell::Text(result.allocator.clone())).chain(figures).collect()
+    };
+    let stopped = trace.results.iter().filter_map(|result| {
+        Some(format!("{} stopped at {}", result.allocator, result.oom.as_ref()?))
+    });
+    Table {
+        title: "Figures".to_owned(),
+        columns: std::iter::once(name).chain(figures).collect(),
+        rows: recorded_row(trace).into_iter().chain(trace.results.iter().map(row)).collect(),
+        notes: stopped.collect(),
+    }
+}
+
+/// What the recorded allocator itself had reserved. A log tells nothing of it.
+fn recorded_row(trace: &ReportedTrace) -> Option<Vec<Cell>> {
+    let reserved = trace.recorded_peak_reserved_bytes as f64;
+    let live = trace.peak_live_bytes as f64;
+    let known = [
+        Cell::Text("as recorded".to_owned()),
+        Cell::Number(reserved),
+        Cell::maybe((live > 0.0).then(|| reserved / live)),
+    ];
+    let rest = std::iter::repeat_with(|| Cell::Nothing).take(FIGURES.len() - 2);
+    (reserved > 0.0).then(|| known.into_iter().chain(rest).collect())
+}
