@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub(crate) use self::chart::{Chart, Map, Series};
 pub(crate) use self::matrix::{Matrix, MatrixCell, Measure};
-pub(crate) use self::table::{Cell, Column, Table};
+pub(crate) use self::table::{Cell, Column, Row, Table};
 
 const TEMPLATE: &str = include_str!("page/template.html");
 const STYLE: &str = include_str!("page/style.css");

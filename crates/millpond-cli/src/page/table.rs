@@ -11,10 +11,19 @@ pub(crate) struct Table {
     pub(crate) title: String,
     /// The columns; the first names the row.
     pub(crate) columns: Vec<Column>,
-    /// The rows, with a cell for each column.
-    pub(crate) rows: Vec<Vec<Cell>>,
+    /// The rows, as they stand before they are sorted.
+    pub(crate) rows: Vec<Row>,
     /// What else is to be said of some row, a line each.
     pub(crate) notes: Vec<String>,
+}
+
+/// A row.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    /// A cell for each column.
+    pub(crate) cells: Vec<Cell>,
+    /// Whether it can be the best. Who did not come to the end cannot.
+    pub(crate) is_compared: bool,
 }
 
 /// A column.

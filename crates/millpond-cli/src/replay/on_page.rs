@@ -4,8 +4,8 @@ use millpond::replay::Recorder;
 
 use super::report::{Report, ReportedResult, ReportedTrace};
 use crate::page::{
-    Better, Cell, Chart, Column, Map, Matrix, MatrixCell, Measure, Origin, Page, Part, Section,
-    Series, Table, Unit,
+    Better, Cell, Chart, Column, Map, Matrix, MatrixCell, Measure, Origin, Page, Part, Row,
+    Section, Series, Table, Unit,
 };
 
 /// A figure that every result has: where it stands in tables and in the matrix.
@@ -16,6 +16,8 @@ struct Figure {
     origin: Origin,
     better: Better,
     of: fn(&ReportedResult) -> Option<f64>,
+    /// The same of the allocator that was recorded.
+    recorded: fn(&ReportedTrace) -> Option<f64>,
     /// Whether allocators are compared by it.
     is_compared: bool,
 }
@@ -28,6 +30,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Less,
         of: |result| Some(result.peak_reserved_bytes as f64),
+        recorded: |trace| Some(recorded_bytes(trace)),
         is_compared: true,
     },
     Figure {
@@ -37,6 +40,10 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Less,
         of: |result| result.ratio,
+        recorded: |trace| {
+            (trace.peak_live_bytes > 0)
+                .then(|| recorded_bytes(trace) / trace.peak_live_bytes as f64)
+        },
         is_compared: false,
     },
     Figure {
@@ -46,6 +53,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Less,
         of: |result| result.mean_ratio,
+        recorded: |_| None,
         is_compared: true,
     },
     Figure {
@@ -55,6 +63,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Less,
         of: |result| result.min_capacity_bytes.map(|bytes| bytes as f64),
+        recorded: |_| None,
         is_compared: true,
     },
     Figure {
@@ -64,6 +73,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Measured,
         better: Better::Less,
         of: |result| Some(result.ns_per_op),
+        recorded: |_| None,
         is_compared: true,
     },
     Figure {
@@ -73,6 +83,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Less,
         of: |result| Some(result.driver_calls as f64),
+        recorded: |_| None,
         is_compared: false,
     },
     Figure {
@@ -82,6 +93,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Modelled,
         better: Better::Less,
         of: |result| Some(result.modelled_ms),
+        recorded: |_| None,
         is_compared: true,
     },
     Figure {
@@ -91,6 +103,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Neither,
         of: |result| Some(result.page_moves as f64),
+        recorded: |_| None,
         is_compared: false,
     },
     Figure {
@@ -100,6 +113,7 @@ const FIGURES: [Figure; 9] = [
         origin: Origin::Counted,
         better: Better::Neither,
         of: |result| Some(result.cross_stream_waits as f64),
+        recorded: |_| None,
         is_compared: false,
     },
 ];
@@ -217,37 +231,40 @@ fn table(trace: &ReportedTrace) -> Table {
         origin: Origin::Given,
         better: Better::Neither,
     };
-    let figures = FIGURES.iter().map(|figure| Column {
+    // What nobody knows, such as the smallest device when it was not looked for, needs no column.
+    let is_known = |figure: &&Figure| trace.results.iter().any(|one| (figure.of)(one).is_some());
+    let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
+    let columns = figures.iter().map(|figure| Column {
         name: figure.name.to_owned(),
         help: figure.help.to_owned(),
         unit: figure.unit,
         origin: figure.origin,
         better: figure.better,
     });
-    let row = |result: &ReportedResult| {
-        let figures = FIGURES.iter().map(|figure| Cell::maybe((figure.of)(result)));
-        std::iter::once(Cell::Text(result.allocator.clone())).chain(figures).collect()
+    let row = |name: &str, is_compared: bool, value: &dyn Fn(&Figure) -> Option<f64>| Row {
+        cells: std::iter::once(Cell::Text(name.to_owned()))
+            .chain(figures.iter().map(|figure| Cell::maybe(value(figure))))
+            .collect(),
+        is_compared,
     };
+    // A log tells nothing of what was reserved.
+    let recorded = (trace.recorded_peak_reserved_bytes > 0)
+        .then(|| row("as recorded", false, &|figure| (figure.recorded)(trace)));
+    let replayed = trace
+        .results
+        .iter()
+        .map(|result| row(&result.allocator, result.oom.is_none(), &|figure| (figure.of)(result)));
     let stopped = trace.results.iter().filter_map(|result| {
         Some(format!("{} stopped at {}", result.allocator, result.oom.as_ref()?))
     });
     Table {
         title: "Figures".to_owned(),
-        columns: std::iter::once(name).chain(figures).collect(),
-        rows: recorded_row(trace).into_iter().chain(trace.results.iter().map(row)).collect(),
+        columns: std::iter::once(name).chain(columns).collect(),
+        rows: recorded.into_iter().chain(replayed).collect(),
         notes: stopped.collect(),
     }
 }
 
-/// What the recorded allocator itself had reserved. A log tells nothing of it.
-fn recorded_row(trace: &ReportedTrace) -> Option<Vec<Cell>> {
-    let reserved = trace.recorded_peak_reserved_bytes as f64;
-    let live = trace.peak_live_bytes as f64;
-    let known = [
-        Cell::Text("as recorded".to_owned()),
-        Cell::Number(reserved),
-        Cell::maybe((live > 0.0).then(|| reserved / live)),
-    ];
-    let rest = std::iter::repeat_with(|| Cell::Nothing).take(FIGURES.len() - 2);
-    (reserved > 0.0).then(|| known.into_iter().chain(rest).collect())
+fn recorded_bytes(trace: &ReportedTrace) -> f64 {
+    trace.recorded_peak_reserved_bytes as f64
 }

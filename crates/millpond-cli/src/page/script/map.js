@@ -180,7 +180,8 @@ function unpackedMap(map) {
 function layoutOf(map, width, height) {
   const rows = Math.max(1, Math.round(height / 24));
   const pitch = height / rows;
-  return { rows, pitch, high: pitch - 6, width, total: map.total, perRow: Math.max(1, map.total / rows) };
+  // A whole number, so that a row's end is exactly the next one's beginning.
+  return { rows, pitch, high: pitch - 6, width, total: map.total, perRow: Math.max(1, Math.ceil(map.total / rows)) };
 }
 
 function lifeOf(share) {

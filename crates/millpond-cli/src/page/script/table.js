@@ -9,11 +9,11 @@ function originLabel(origin) {
 
 function tablePart(table) {
   const notations = table.columns.map((column, index) =>
-    notation(column.unit, table.rows.map((row) => row[index]).filter((cell) => typeof cell === "number")));
-  const bests = table.columns.map((column, index) => bestOf(table.rows.map((row) => row[index]), column.better));
+    notation(column.unit, table.rows.map((row) => row.cells[index]).filter((cell) => typeof cell === "number")));
+  const bests = table.columns.map((column, index) => bestOf(table.rows.filter((row) => row.is_compared).map((row) => row.cells[index]), column.better));
   const body = element("tbody");
-  const rows = table.rows.map((cells) => {
-    const made = cells.map((cell, index) => tableCell(cell, index, notations[index], bests[index]));
+  const rows = table.rows.map(({ cells, is_compared: isCompared }) => {
+    const made = cells.map((cell, index) => tableCell(cell, index, notations[index], isCompared ? bests[index] : undefined));
     return { cells, row: element("tr", {}, ...made) };
   });
   body.append(...rows.map((row) => row.row));

@@ -52,7 +52,8 @@ function notation(unit, numbers) {
     case "ns":
       return { name: "ns", write: (number) => fixed(number, most < 100 ? 1 : 0) };
     case "ms":
-      return { name: "ms", write: (number) => fixed(number, most < 10 ? 2 : 1) };
+      // Little beside much is still something.
+      return { name: "ms", write: (number) => fixed(number, most < 10 ? 2 : number > 0 && number < 0.1 ? 3 : 1) };
     default:
       return { name: "", write: count };
   }
