@@ -1,7 +1,7 @@
 // Live and reserved bytes over events.
 
 /** Space around the plot for what is written there. */
-const EDGE = { left: 52, right: 14, top: 14, bottom: 26 };
+const EDGE = { left: 44, right: 14, top: 26, bottom: 26 };
 /** A view is never of fewer events. */
 const LEAST_VIEW = 10;
 /** Allocators that would flatten all others are off at first: those with so many times what is live. */
@@ -309,8 +309,9 @@ class Chart {
       context.moveTo(left, y);
       context.lineTo(left + wide, y);
       context.stroke();
-      context.fillText(bytes === 0 ? "0" : bytesText(bytes, this.axis.scale), left - 6, y);
+      context.fillText(bytesIn(this.axis.scale, bytes), left - 8, y);
     }
+    context.fillText(this.axis.scale.name, left - 8, 8);
     context.textBaseline = "top";
     for (const event of ticksBetween(this.view.from, this.view.to, Math.max(2, Math.floor(wide / 110)))) {
       const x = this.xOf(event);
@@ -450,7 +451,8 @@ function axisOf(most) {
   const top = most * 1.04;
   const ticks = [];
   for (let bytes = 0; bytes <= top; bytes += step) ticks.push(bytes);
-  return { most: top, ticks, scale: { ...full, decimals: step < full.bytes ? 1 : 0 } };
+  const isWhole = Number.isInteger(step / full.bytes);
+  return { most: top, ticks, scale: { ...full, decimals: isWhole ? 0 : step < full.bytes / 10 ? 2 : 1 } };
 }
 
 function niceStep(least) {

@@ -14,9 +14,9 @@ function fixed(number, decimals) {
 
 /** The unit in which bytes up to `most` are written, so that all of a column or chart have the same. */
 function byteScale(most) {
-  if (most >= 10 * GIB) return { name: "GiB", bytes: GIB, decimals: 2 };
-  if (most >= 10 * MIB) return { name: "MiB", bytes: MIB, decimals: most >= 1000 * MIB ? 0 : 1 };
-  if (most >= 10 * KIB) return { name: "KiB", bytes: KIB, decimals: 1 };
+  if (most >= GIB) return { name: "GiB", bytes: GIB, decimals: most < 10 * GIB ? 3 : 2 };
+  if (most >= MIB) return { name: "MiB", bytes: MIB, decimals: most < 10 * MIB ? 2 : 1 };
+  if (most >= KIB) return { name: "KiB", bytes: KIB, decimals: 1 };
   return { name: "B", bytes: 1, decimals: 0 };
 }
 
