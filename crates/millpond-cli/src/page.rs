@@ -17,7 +17,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-pub(crate) use self::chart::{Chart, Map, Series};
+pub(crate) use self::chart::{Chart, Watched};
 pub(crate) use self::matrix::{Matrix, MatrixCell, Measure};
 pub(crate) use self::table::{Cell, Column, Row, Table};
 
@@ -55,6 +55,8 @@ pub(crate) struct Section {
     pub(crate) title: String,
     /// One line below.
     pub(crate) subtitle: String,
+    /// What is to be known of it all, a paragraph each; below the subtitle.
+    pub(crate) notes: Vec<String>,
     /// What is in it, from top to bottom.
     pub(crate) parts: Vec<Part>,
 }
@@ -143,6 +145,14 @@ impl Page {
     }
 }
 
+/// A whole number with commas between thousands.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(|group| String::from_utf8_lossy(group)).collect();
+    groups.join(",")
+}
+
 /// JSON that can stand inside a script element: no text in it can end the element or begin another.
 fn in_script(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
@@ -178,6 +188,12 @@ mod tests {
         let json = &text[begin..begin + text[begin..].find("</script").unwrap()];
         let data: serde_json::Value = serde_json::from_str(json).unwrap();
         assert_eq!(data["title"], hostile);
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        let grouped = [0, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(grouped, ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]

@@ -7,42 +7,64 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub(crate) struct Chart {
     /// What is drawn.
-    pub(crate) title: String,
+    title: String,
     /// How many events there were.
-    pub(crate) events: u64,
+    events: u64,
     /// What the program held: the same with every allocator that came to its end.
-    pub(crate) live: Series,
+    live: Series,
     /// What each allocator had reserved.
-    pub(crate) reserved: Vec<Series>,
+    reserved: Vec<Series>,
     /// Where each allocator put blocks, in the same order. May be empty.
-    pub(crate) maps: Vec<Map>,
+    maps: Vec<Map>,
+}
+
+/// What was recorded of an allocator.
+pub(crate) struct Watched<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) recorder: &'a Recorder,
+    /// Why it stopped before the end.
+    pub(crate) stopped: Option<&'a str>,
+}
+
+impl Chart {
+    /// The same events, done by several allocators; at least one.
+    pub(crate) fn of(title: &str, events: u64, watched: &[Watched<'_>]) -> Chart {
+        let furthest = watched.iter().max_by_key(|one| one.recorder.timeline().last_event());
+        Chart {
+            title: title.to_owned(),
+            events,
+            live: Series::live(furthest.expect("there is one").recorder),
+            reserved: watched.iter().map(Series::reserved).collect(),
+            maps: watched.iter().map(|one| Map::of(one.recorder.memory_map())).collect(),
+        }
+    }
 }
 
 /// Something in bytes over events.
 #[derive(Debug, Serialize)]
-pub(crate) struct Series {
+struct Series {
     /// Of which allocator.
-    pub(crate) name: String,
+    name: String,
     /// How many events a bucket stands for.
-    pub(crate) width_events: u64,
+    width_events: u64,
     /// The least in each bucket, as differences to the bucket before.
     least: Vec<i64>,
     /// The most in each bucket, as differences to the least.
     above: Vec<u64>,
     /// The most of all.
-    pub(crate) peak_bytes: u64,
+    peak_bytes: u64,
     /// When that was first reached.
-    pub(crate) peak_event: u64,
+    peak_event: u64,
     /// The last event it knows of; less than the chart's when the allocator stopped there.
-    pub(crate) last_event: u64,
+    last_event: u64,
     /// Why it stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) stopped: Option<String>,
+    stopped: Option<String>,
 }
 
 impl Series {
     /// What was live.
-    pub(crate) fn live(recorder: &Recorder) -> Series {
+    fn live(recorder: &Recorder) -> Series {
         let timeline = recorder.timeline();
         let peak = timeline.peak_live();
         let spans = timeline.buckets().iter().map(|bucket| bucket.live);
@@ -50,16 +72,16 @@ impl Series {
     }
 
     /// What an allocator had reserved.
-    pub(crate) fn reserved(name: &str, recorder: &Recorder, stopped: Option<String>) -> Series {
-        let timeline = recorder.timeline();
+    fn reserved(watched: &Watched<'_>) -> Series {
+        let timeline = watched.recorder.timeline();
         let peak = timeline.peak_reserved();
         let spans = timeline.buckets().iter().map(|bucket| bucket.reserved);
         Series {
-            name: name.to_owned(),
+            name: watched.name.to_owned(),
             peak_bytes: peak.bytes,
             peak_event: peak.event,
-            stopped,
-            ..Series::of(recorder, spans)
+            stopped: watched.stopped.map(str::to_owned),
+            ..Series::of(watched.recorder, spans)
         }
     }
 
@@ -84,7 +106,7 @@ impl Series {
 
 /// Where an allocator put blocks. Addresses at which there never was a block are left out, so that what is used lies side by side.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Map {
+struct Map {
     /// Address and bytes of each stretch in use; the addresses are counted from the first.
     stretches: Vec<[u64; 2]>,
     /// The first address of all, for people.
@@ -107,7 +129,7 @@ pub(crate) struct Map {
 
 impl Map {
     /// Lays the stretches side by side.
-    pub(crate) fn of(map: &MemoryMap) -> Map {
+    fn of(map: &MemoryMap) -> Map {
         let stretches: Vec<_> = map.stretches().iter().collect();
         let base = stretches.first().map_or(0, |first| first.address);
         let mut begins = Vec::with_capacity(stretches.len());

@@ -4,8 +4,8 @@ use millpond::replay::Recorder;
 
 use super::report::{Report, ReportedResult, ReportedTrace};
 use crate::page::{
-    Better, Cell, Chart, Column, Map, Matrix, MatrixCell, Measure, Origin, Page, Part, Row,
-    Section, Series, Table, Unit,
+    Better, Cell, Chart, Column, Matrix, MatrixCell, Measure, Origin, Page, Part, Row, Section,
+    Table, Unit, Watched, grouped,
 };
 
 /// A figure that every result has: where it stands in tables and in the matrix.
@@ -129,6 +129,7 @@ pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
         title: "Who wins where".to_owned(),
         subtitle: "The best of each row is marked; the others say by how much they are behind."
             .to_owned(),
+        notes: Vec::new(),
         parts: vec![Part::Matrix(matrix(traces))],
     }];
     sections
@@ -195,31 +196,36 @@ fn compared_cell(figure: &Figure, result: &ReportedResult) -> MatrixCell {
 }
 
 fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
+    let several = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        count => format!("{} {noun}s", grouped(count)),
+    };
+    let mut notes = Vec::new();
+    if trace.initial_blocks > 0 {
+        let blocks = several(trace.initial_blocks, "block");
+        notes.push(format!("{blocks} of before the recording began: allocated at event 0."));
+    }
+    if trace.unknown_frees > 0 {
+        let frees = several(trace.unknown_frees, "free");
+        notes.push(format!("{frees} of blocks that nobody knows: left out."));
+    }
+    let results = trace.results.iter();
+    let watched = results.zip(recorders).map(|(result, recorder)| Watched {
+        name: &result.allocator,
+        recorder,
+        stopped: result.oom.as_deref(),
+    });
+    let title = "Live and reserved memory";
+    let chart = Chart::of(title, trace.events as u64, &watched.collect::<Vec<_>>());
     Section {
         title: trace.trace.clone(),
         subtitle: format!(
-            "{} events, {} stream{}",
-            trace.events,
-            trace.streams,
-            if trace.streams == 1 { "" } else { "s" }
+            "{}, {}",
+            several(trace.events, "event"),
+            several(trace.streams, "stream")
         ),
-        parts: vec![Part::Chart(chart(trace, recorders)), Part::Table(table(trace))],
-    }
-}
-
-fn chart(trace: &ReportedTrace, recorders: &[Recorder]) -> Chart {
-    let furthest = recorders.iter().max_by_key(|recorder| recorder.timeline().last_event());
-    let of_each = trace.results.iter().zip(recorders);
-    Chart {
-        title: "Live and reserved memory".to_owned(),
-        events: trace.events as u64,
-        live: Series::live(furthest.expect("some allocator was replayed with")),
-        reserved: of_each
-            .map(|(result, recorder)| {
-                Series::reserved(&result.allocator, recorder, result.oom.clone())
-            })
-            .collect(),
-        maps: recorders.iter().map(|recorder| Map::of(recorder.memory_map())).collect(),
+        notes,
+        parts: vec![Part::Chart(chart), Part::Table(table(trace))],
     }
 }
 

@@ -91,7 +91,8 @@ class MemoryMap {
     }
     const scale = byteScale(Math.max(reserved.most, live.most));
     const share = live.most > 0 ? drawn / live.most : 1;
-    const about = live.least === live.most ? "" : "at least ";
+    // Within a point that stands for several events less may have been live than at its most.
+    const about = live.least === live.most || share >= 1 ? "" : "at least ";
     const text = `${this.name()}: ${spanText(live.least, live.most, scale)} live, ${spanText(reserved.least, reserved.most, scale)} reserved. `
       + `Drawn: ${count(this.live.length)} ${this.live.length === 1 ? "block" : "blocks"}, ${bytesText(drawn, scale)}, ${about}${percent(share)} of what is live.`;
     this.summary.textContent = text;

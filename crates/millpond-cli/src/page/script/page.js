@@ -7,6 +7,7 @@ function pageOf(data) {
     element("section", { id: `section-${number}`, "aria-labelledby": `heading-${number}` },
       element("h2", { id: `heading-${number}` }, section.title),
       section.subtitle ? element("p", { class: "subtitle" }, section.subtitle) : null,
+      ...section.notes.map((note) => element("p", { class: "help" }, note)),
       ...section.parts.map((part) => PARTS[part.kind](part))));
   const contents = data.sections.map((section, number) =>
     element("li", {}, element("a", { href: `#section-${number}` }, section.title)));
