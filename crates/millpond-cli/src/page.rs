@@ -24,13 +24,14 @@ pub(crate) use self::table::{Cell, Column, Row, Table};
 const TEMPLATE: &str = include_str!("page/template.html");
 const STYLE: &str = include_str!("page/style.css");
 /// In this order they are one script.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("page/script/element.js"),
     include_str!("page/script/unit.js"),
     include_str!("page/script/theme.js"),
     include_str!("page/script/table.js"),
     include_str!("page/script/matrix.js"),
     include_str!("page/script/map.js"),
+    include_str!("page/script/history.js"),
     include_str!("page/script/chart.js"),
     include_str!("page/script/page.js"),
 ];

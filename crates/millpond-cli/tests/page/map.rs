@@ -76,3 +76,19 @@ fn a_block_says_what_it_is() {
     assert!(said.contains("0x1"), "{said}");
     tab.close();
 }
+
+/// The history shows the events that the chart does, and a click there chooses the moment, too.
+#[test]
+fn the_history_goes_with_the_chart() {
+    let Some(mut tab) = Tab::open(&tiny().page, DESKTOP) else { return };
+    let cursor = "document.querySelector('.plot.chart').ariaValueNow";
+    tab.click(".plot.history canvas");
+    let middle = tab.number(cursor);
+    assert!((1000.0..1500.0).contains(&middle), "{middle}");
+    assert_eq!(summary(&mut tab, "event"), middle);
+    tab.drag(".plot.chart", 0.8, 0.9);
+    tab.click(".plot.history canvas");
+    let later = tab.number(cursor);
+    assert!((2000.0..2400.0).contains(&later), "{later}");
+    tab.close();
+}

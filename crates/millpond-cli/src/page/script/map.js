@@ -23,11 +23,15 @@ class MemoryMap {
     this.slider = element("input", { type: "range", min: 0, max: chart.data.events - 1, step: 1, "aria-label": "Moment: number of the event" });
     this.slider.addEventListener("input", () => chart.moveCursor(Number(this.slider.value)));
     this.moment = element("output", { class: "moment" });
+    this.history = new History(this);
     this.element = element("figure", { class: "card map-card" },
       element("div", { class: "bar" }, element("h3", {}, "Memory map"), this.select),
       element("div", { class: "slider" }, this.slider, this.moment),
+      element("h4", {}, "At this moment"),
       this.summary,
       element("div", { class: "plot map" }, this.canvas, this.tooltip),
+      this.history.title,
+      this.history.element,
       element("div", { class: "lives" }, element("span", {}, "Blocks that live"),
         ...LIVES.map((life, index) => element("span", { class: "life" }, element("i", { class: `swatch life-${index}` }), life.name)),
         element("span", { class: "life" }, element("i", { class: "swatch unused" }), "no block drawn"),
@@ -43,7 +47,7 @@ class MemoryMap {
     const map = this.maps[index];
     const blocks = map.bytes.length;
     const gaps = map.stretches.length - 1;
-    this.note.textContent = `Drawn from left to right and from top to bottom: ${bytesText(map.total)} of addresses, all at which ${this.name()} ever put a block`
+    this.note.textContent = `Drawn from left to right and from top to bottom, then once more with events to the right and addresses upwards: ${bytesText(map.total)} of addresses, all at which ${this.name()} ever put a block`
       + (gaps > 0 ? `, in ${count(map.stretches.length)} stretches. The ${gaps === 1 ? "gap" : "gaps"} between them, ${bytesText(map.span - map.total)} in all, ${gaps === 1 ? "is" : "are"} left out and marked.` : ", without a gap.")
       + ` Addresses are not memory: under those without a block there may be none. `
       + (blocks < map.blocks
@@ -77,6 +81,7 @@ class MemoryMap {
       }
     }
     this.drawGaps(context, map);
+    this.history.draw();
     this.say(event, drawn);
   }
 

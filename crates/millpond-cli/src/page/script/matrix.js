@@ -39,7 +39,7 @@ function matrixTable(matrix, lines) {
       : element("th", { scope: "row" }, matrix.rows[row], unit ? element("span", { class: "unit" }, ` ${unit}`) : null);
     return element("tr", {}, heading, ...cells.map((cell) => matrixCell(cell, best, write)));
   });
-  return element("table", { class: "matrix" }, element("thead", {}, head), element("tbody", {}, ...rows));
+  return element("table", { class: matrix.columns.length > 5 ? "matrix wide" : "matrix" }, element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
 function matrixCell(cell, best, write) {
