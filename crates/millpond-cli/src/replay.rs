@@ -42,13 +42,13 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
         let mut watched = Vec::new();
         for stack in &stacks {
             progress.set_message(format!("{} {stack}", recorded.name));
-            let replayed = if options.html.is_some() {
-                let (replayed, recorder) = bench.record(stack, &recorded.program)?;
+            let mut replayed = bench.replay(stack, &recorded.program)?;
+            if options.html.is_some() {
+                // Once more, so that what is measured was not watched.
+                let (seen, recorder) = bench.record(stack, &recorded.program)?;
+                replayed = seen.measured_as(&replayed);
                 watched.push(recorder);
-                replayed
-            } else {
-                bench.replay(stack, &recorded.program)?
-            };
+            }
             let smallest = match options.quick {
                 true => None,
                 false => fit::smallest_bytes(&bench, stack, &recorded.program, &replayed)?,

@@ -29,6 +29,16 @@ pub(crate) struct Replayed {
     pub(crate) modelled: Duration,
 }
 
+impl Replayed {
+    /// The same with the host time of another replay of the same. Where streams interleave two replays need not be alike, so all that is
+    /// counted stays that of one.
+    pub(crate) fn measured_as(mut self, other: &Replayed) -> Replayed {
+        self.outcome.host_time = other.outcome.host_time;
+        self.outcome.operations = other.outcome.operations;
+        self
+    }
+}
+
 impl Bench {
     /// A program, done with an allocator.
     pub(crate) fn replay(&self, stack: &Stack, program: &Program) -> Result<Replayed> {

@@ -45,7 +45,8 @@ impl Rig {
         self.run_watched(program, None, event_passes)
     }
 
-    /// The same, watched by a recorder. What that costs is no part of the outcome's times. The end is for the caller to tell it.
+    /// The same, watched by a recorder. What it does is not timed, but it uses the processor's caches, too: host times are better taken from
+    /// [`Rig::run`]. The end is for the caller to tell it.
     pub fn record(
         &self,
         program: &Program,
