@@ -46,12 +46,17 @@ impl PartialOrd for Ranked {
     }
 }
 
-/// Where blocks lay during a replay, and when: of all blocks those that held the most bytes for the longest, [`MemoryMap::MOST`] of
-/// them, and every address at which any block ever lay.
+/// Where blocks lay during a replay, and when: of all blocks [`MemoryMap::MOST`], the largest of those that were live at the peak and then those that held the
+/// most bytes for the longest, and every address at which any block ever lay.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryMap {
     /// Live blocks by number.
     live: Vec<Option<Placement>>,
+    /// The event after which the most was live until now.
+    peak_event: Option<u64>,
+    /// Of what was live then and is gone, by bytes. The least is on top.
+    at_peak: BinaryHeap<Reverse<Ranked>>,
+    /// Of all others, by weight. The least is on top.
     kept: BinaryHeap<Reverse<Ranked>>,
     stretches: Stretches,
     blocks: u64,
@@ -61,6 +66,8 @@ pub struct MemoryMap {
 impl MemoryMap {
     /// More placements are not kept.
     pub const MOST: usize = 4096;
+    /// So many of them are of the peak: what is live there is often gone soon, and would not be kept for its weight.
+    const MOST_AT_PEAK: usize = 1024;
 
     /// A block was placed.
     pub fn allocated(&mut self, block: usize, ptr: DevicePtr, bytes: u64, event: u64) {
@@ -80,6 +87,14 @@ impl MemoryMap {
         self.keep(Placement { to_event, ..placement });
     }
 
+    /// More is live than ever before, after this event.
+    pub fn peak(&mut self, event: u64) {
+        self.peak_event = Some(event);
+        for Reverse(former) in std::mem::take(&mut self.at_peak) {
+            self.keep_by_weight(former);
+        }
+    }
+
     /// There were so many events; what is live stayed.
     pub fn end(&mut self, events: u64) {
         for block in 0..self.live.len() {
@@ -96,17 +111,29 @@ impl MemoryMap {
         self.blocks += 1;
         // Weyl's sequence: neighbours end up far apart, and the same replay keeps the same.
         let scrambled = self.blocks.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let ranked = Ranked { rank: (weight, scrambled), placement };
-        if self.kept.len() < Self::MOST {
-            self.kept.push(Reverse(ranked));
-        } else if let Some(mut least) = self.kept.peek_mut().filter(|least| least.0 < ranked) {
-            *least = Reverse(ranked);
+        let is_of_peak = |peak| (placement.from_event..placement.to_event).contains(&peak);
+        if self.peak_event.is_some_and(is_of_peak) {
+            let ranked = Ranked { rank: (u128::from(placement.bytes), scrambled), placement };
+            if let Some(lesser) = push(&mut self.at_peak, ranked, Self::MOST_AT_PEAK) {
+                self.keep_by_weight(lesser);
+            }
+        } else {
+            self.keep_by_weight(Ranked { rank: (weight, scrambled), placement });
         }
+    }
+
+    fn keep_by_weight(&mut self, ranked: Ranked) {
+        let rank = (ranked.placement.weight(), ranked.rank.1);
+        push(&mut self.kept, Ranked { rank, ..ranked }, Self::MOST - Self::MOST_AT_PEAK);
+    }
+
+    fn all_kept(&self) -> impl Iterator<Item = Placement> {
+        self.at_peak.iter().chain(&self.kept).map(|kept| kept.0.placement)
     }
 
     /// The placements that were kept, by the event that made them.
     pub fn placements(&self) -> Vec<Placement> {
-        let mut placements: Vec<_> = self.kept.iter().map(|kept| kept.0.placement).collect();
+        let mut placements: Vec<_> = self.all_kept().collect();
         placements.sort_by_key(|placement| (placement.from_event, placement.address));
         placements
     }
@@ -126,8 +153,20 @@ impl MemoryMap {
         if self.weight == 0 {
             return 1.0;
         }
-        let kept: u128 = self.kept.iter().map(|kept| kept.0.rank.0).sum();
+        let kept: u128 = self.all_kept().map(|placement| placement.weight()).sum();
         kept as f64 / self.weight as f64
+    }
+}
+
+/// Adds one, and returns the least if there are then too many.
+fn push(heap: &mut BinaryHeap<Reverse<Ranked>>, ranked: Ranked, most: usize) -> Option<Ranked> {
+    if heap.len() < most {
+        heap.push(Reverse(ranked));
+        return None;
+    }
+    match heap.peek_mut().filter(|least| least.0 < ranked) {
+        Some(mut least) => Some(std::mem::replace(&mut *least, Reverse(ranked)).0),
+        None => Some(ranked),
     }
 }
 
@@ -173,12 +212,39 @@ mod tests {
         }
         map.end(100_000);
         let kept = map.placements();
-        assert_eq!(kept.len(), MemoryMap::MOST);
+        const MOST: usize = MemoryMap::MOST - MemoryMap::MOST_AT_PEAK;
+        assert_eq!(kept.len(), MOST);
         assert_eq!((kept[0].bytes, kept[0].to_event), (10_000_000, 100_000));
         let late = kept.iter().filter(|placement| placement.from_event >= 50_000).count();
-        assert!((MemoryMap::MOST * 4 / 10..MemoryMap::MOST * 6 / 10).contains(&late), "{late}");
-        let share = (1e12 + 4095.0 * 1000.0) / (1e12 + 1e8);
+        assert!((MOST * 4 / 10..MOST * 6 / 10).contains(&late), "{late}");
+        let share = (1e12 + (MOST - 1) as f64 * 1000.0) / (1e12 + 1e8);
         assert!((map.share_kept() - share).abs() < 1e-9, "{}", map.share_kept());
         assert_eq!(map.stretches().iter().count(), 2);
+    }
+
+    /// What is live at the peak is kept however soon it goes, and what was live at a lesser one before makes room for it.
+    #[test]
+    fn the_peak_is_kept() {
+        let mut map = MemoryMap::default();
+        for number in 0..10_000 {
+            map.allocated(0, DevicePtr(0), 1000, 10 * number);
+            map.freed(0, 10 * number + 10);
+        }
+        for (event, bytes) in [(100_000, 20), (100_002, 30)] {
+            for block in 0..500 {
+                map.allocated(block, DevicePtr(block as u64 * 64), bytes, event);
+            }
+            map.peak(event);
+            for block in 0..500 {
+                map.freed(block, event + 1);
+            }
+        }
+        map.end(100_010);
+        let at = |event| {
+            let live = |one: &&Placement| one.from_event <= event && event < one.to_event;
+            map.placements().iter().filter(live).count()
+        };
+        assert_eq!((at(100_000), at(100_002)), (0, 500));
+        assert!(map.placements().len() <= MemoryMap::MOST);
     }
 }

@@ -55,7 +55,11 @@ impl Recorder {
 
     /// A step of this event is done, or has failed.
     pub fn step(&mut self, event: u64, live_bytes: u64, reserved_bytes: u64) {
+        let peak = self.timeline.peak_live();
         self.timeline.record(event, live_bytes, reserved_bytes);
+        if self.timeline.peak_live() != peak {
+            self.memory_map.peak(self.timeline.peak_live().event);
+        }
     }
 
     /// The replay has come to its end, and there were so many events.

@@ -51,7 +51,7 @@ class MemoryMap {
       + (gaps > 0 ? `, in ${count(map.stretches.length)} stretches. The ${gaps === 1 ? "gap" : "gaps"} between them, ${bytesText(map.span - map.total)} in all, ${gaps === 1 ? "is" : "are"} left out and marked.` : ", without a gap.")
       + ` Addresses are not memory: under those without a block there may be none. `
       + (blocks < map.blocks
-        ? `Of ${count(map.blocks)} blocks the ${count(blocks)} with the most bytes for the longest are kept, ${percent(map.share)} of all live bytes over time.`
+        ? `Of ${count(map.blocks)} blocks ${count(blocks)} are kept, ${percent(map.share)} of all live bytes over time: the largest at the peak of what is live, and those with the most bytes for the longest.`
         : `All ${count(blocks)} blocks are kept.`);
     this.draw();
   }
