@@ -34,7 +34,17 @@ const NEEDS: &[Need] = &[
         install: || debian_package("valgrind"),
         skipped_without: Some("the count of instructions and the search for races"),
     },
+    Need {
+        name: "Chromium",
+        is_there: || CHROMIUM.iter().any(|name| succeeds(Command::new(name).arg("--version"))),
+        install: || debian_package("chromium"),
+        skipped_without: Some("the tests of pages in a browser"),
+    },
 ];
+
+/// How it is called on different systems; `crates/millpond-cli/tests/page/browser.rs` looks for the same.
+const CHROMIUM: [&str; 4] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 fn rustup_component(name: &str) -> Command {
     let mut command = Command::new("rustup");

@@ -24,7 +24,7 @@ pub(crate) fn everything() -> Result<()> {
         ("format of tests/races", &["fmt", "--all", "--check", "--manifest-path", RACES]),
         ("lint", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         (
-            "unit, property, conformance, layering and program tests",
+            "unit, property, conformance, layering, program and page tests",
             &["test", "--workspace", "--all-targets", "--locked"],
         ),
         ("documentation's examples", &["test", "--workspace", "--doc", "--locked"]),

@@ -23,12 +23,11 @@ use crate::explain::At;
                   millpond allocators                         what allocators are made of: pool, limit:4GiB/pool, …\n  \
                   millpond bench                              what an allocate and free costs, beside other allocators\n  \
                   millpond bench --workload W1,W2 --quick     a first impression\n  \
-                  millpond compare                            every allocator in thirteen scenarios, and what follows
-  \
-                  millpond compare --scenario churn --allocator pool,async
-  \
+                  millpond compare                            every allocator in thirteen scenarios, and what follows\n  \
+                  millpond compare --scenario churn --allocator pool,async\n  \
                   millpond replay snapshot.pickle             what every allocator would have reserved for a recorded job\n  \
                   millpond replay snapshot.pickle --allocator pool,torch --capacity 16GiB\n  \
+                  millpond replay snapshot.pickle --html F    the same as a page: charts, memory maps, tables\n  \
                   millpond recommend snapshot.pickle --capacity 16GiB\n  \
                   millpond explain snapshot.pickle --at peak   what held memory, by size and age\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
@@ -150,6 +149,9 @@ pub(crate) struct ReplayOptions {
     /// Do not look for the smallest device that each allocator could do it on
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Write a page with charts, memory maps and tables to a file, for any browser
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

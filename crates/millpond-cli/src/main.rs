@@ -9,6 +9,7 @@ mod devices;
 mod explain;
 mod interrupt;
 mod output;
+mod page;
 mod recommend;
 mod replay;
 mod shell;

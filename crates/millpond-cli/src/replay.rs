@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod fit;
+mod on_page;
 pub(crate) mod recorded;
 mod report;
 
@@ -30,14 +31,22 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     interrupt::listen()?;
     let progress = progress_bar(recorded.len() * stacks.len());
     let mut traces = Vec::new();
+    let mut recorders = Vec::new();
     for recorded in &recorded {
         let mut results = Vec::new();
+        let mut watched = Vec::new();
         for stack in &stacks {
             if interrupt::is_requested() {
                 break;
             }
             progress.set_message(format!("{} {stack}", recorded.name));
-            let replayed = bench.replay(stack, &recorded.program)?;
+            let mut replayed = bench.replay(stack, &recorded.program)?;
+            if options.html.is_some() {
+                // Once more, so that what is measured was not watched.
+                let (seen, recorder) = bench.record(stack, &recorded.program)?;
+                replayed = seen.measured_as(&replayed);
+                watched.push(recorder);
+            }
             let smallest = match options.quick {
                 true => None,
                 false => fit::smallest_bytes(&bench, stack, &recorded.program, &replayed)?,
@@ -46,9 +55,13 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
             progress.inc(1);
         }
         traces.push(ReportedTrace::new(recorded, results));
+        recorders.push(watched);
     }
     progress.finish_and_clear();
     let report = Report { device: &device, bench: &bench, traces };
+    if let Some(path) = &options.html {
+        on_page::page(&report, &recorders).write(path)?;
+    }
     if !options.json.write(&report.json())? {
         report.print()?;
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Trace ──► Program: what to allocate and free, in order ──► run: a resource does it ──► Outcome
+//!                                                                     └──► Recorder, if asked for: Timeline, MemoryMap
 //! ```
 //!
 //! Or, for a file that is not to be kept in memory: [`Source`](crate::trace::Source) ──► [`Program::all_of`].
@@ -30,13 +31,21 @@
 
 mod compiler;
 mod crew;
+mod memory_map;
 mod outcome;
 mod part;
 mod program;
+mod recorder;
 mod rig;
 mod steps;
+mod stretches;
+mod timeline;
 
+pub use memory_map::{MemoryMap, Placement};
 pub use outcome::{Outcome, Stopped};
 pub use program::{Program, Step};
+pub use recorder::Recorder;
 pub use rig::Rig;
 pub use steps::Steps;
+pub use stretches::{Stretch, Stretches};
+pub use timeline::{Bucket, Peak, Span, Timeline};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use millpond::Stack;
 use millpond::driver::{Call, Driver};
-use millpond::replay::{Outcome, Program, Rig, Stopped};
+use millpond::replay::{Outcome, Program, Recorder, Rig, Stopped};
 use millpond::resource::{Recoverable, Usage};
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
@@ -41,6 +41,16 @@ pub(crate) struct Left {
     pub(crate) recoverable: Recoverable,
 }
 
+impl Replayed {
+    /// The same with the host time of another replay of the same. Where streams interleave two replays need not be alike, so all that is
+    /// counted stays that of one.
+    pub(crate) fn measured_as(mut self, other: &Replayed) -> Replayed {
+        self.outcome.host_time = other.outcome.host_time;
+        self.outcome.operations = other.outcome.operations;
+        self
+    }
+}
+
 impl Bench {
     /// A program, done with an allocator, and what that has at the end.
     pub(crate) fn replay_and_look(&self, stack: &Stack, program: &Program) -> Result<Left> {
@@ -69,13 +79,37 @@ impl Bench {
 
     /// A program, done with an allocator.
     pub(crate) fn replay(&self, stack: &Stack, program: &Program) -> Result<Replayed> {
+        self.replay_watched(stack, program, None)
+    }
+
+    /// The same, and everything that a page shows of it.
+    pub(crate) fn record(&self, stack: &Stack, program: &Program) -> Result<(Replayed, Recorder)> {
+        let mut recorder = Recorder::default();
+        let replayed = self.replay_watched(stack, program, Some(&mut recorder))?;
+        match replayed.outcome.stopped {
+            None => recorder.end(program.events() as u64),
+            Some(_) => recorder.stopped(),
+        }
+        Ok((replayed, recorder))
+    }
+
+    fn replay_watched(
+        &self,
+        stack: &Stack,
+        program: &Program,
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Replayed> {
         let gpu = self.gpu();
         let rig = Rig::of(gpu.clone(), stack, program)?;
         let mut late = Late::of(program);
-        let outcome = rig.run(program, || {
+        let event_passes = || {
             late.step(|| gpu.call_time());
             gpu.advance(TICK);
-        });
+        };
+        let outcome = match recorder {
+            None => rig.run(program, event_passes),
+            Some(recorder) => rig.record(program, recorder, event_passes),
+        };
         if let Some(Stopped::Unreadable { error }) = outcome.stopped {
             return Err(error.into());
         }

@@ -19,34 +19,34 @@ pub(crate) struct Report<'a> {
 /// One trace, and what came of it with each allocator.
 #[derive(Serialize)]
 pub(crate) struct ReportedTrace {
-    trace: String,
-    events: usize,
-    streams: usize,
+    pub(crate) trace: String,
+    pub(crate) events: usize,
+    pub(crate) streams: usize,
     /// Of the host.
-    threads: usize,
-    peak_live_bytes: u64,
-    recorded_peak_reserved_bytes: u64,
+    pub(crate) threads: usize,
+    pub(crate) peak_live_bytes: u64,
+    pub(crate) recorded_peak_reserved_bytes: u64,
     /// Blocks that were there before the recording began.
-    initial_blocks: usize,
+    pub(crate) initial_blocks: usize,
     /// Frees that had to be left out: of blocks that nobody knows.
-    unknown_frees: usize,
-    results: Vec<ReportedResult>,
+    pub(crate) unknown_frees: usize,
+    pub(crate) results: Vec<ReportedResult>,
 }
 
 /// One trace with one allocator. `ns_per_op` is measured, `modelled_ms` is not.
 #[derive(Serialize)]
 pub(crate) struct ReportedResult {
-    allocator: String,
-    peak_reserved_bytes: u64,
-    ratio: Option<f64>,
-    mean_ratio: Option<f64>,
-    ns_per_op: f64,
-    driver_calls: u64,
-    page_moves: u64,
-    modelled_ms: f64,
-    cross_stream_waits: u64,
-    oom: Option<String>,
-    min_capacity_bytes: Option<u64>,
+    pub(crate) allocator: String,
+    pub(crate) peak_reserved_bytes: u64,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) mean_ratio: Option<f64>,
+    pub(crate) ns_per_op: f64,
+    pub(crate) driver_calls: u64,
+    pub(crate) page_moves: u64,
+    pub(crate) modelled_ms: f64,
+    pub(crate) cross_stream_waits: u64,
+    pub(crate) oom: Option<String>,
+    pub(crate) min_capacity_bytes: Option<u64>,
 }
 
 impl ReportedResult {

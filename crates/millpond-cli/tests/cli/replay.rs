@@ -111,3 +111,21 @@ fn bad_input_is_refused_in_one_line() {
     assert!(complain(&["--capacity", "3MiB"]).contains("must be a multiple of 2MiB"));
     assert!(complain(&["--device", "sim:a100"]).contains("did you mean 'a100-80g'?"));
 }
+
+#[test]
+fn a_page_is_written_beside_what_is_printed() {
+    let page = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay.html");
+    let page = page.to_str().unwrap();
+    let arguments = [TRACE, "--allocator", "pool,direct", "--quick", "--html", page];
+    assert!(stdout(&replay(&arguments)).starts_with("gpt_tiny: 2534 events"));
+    let text = std::fs::read_to_string(page).unwrap();
+    assert!(
+        text.starts_with("<!doctype html>") && text.contains("<title>Replay of gpt_tiny</title>")
+    );
+    let nowhere = [TRACE, "--allocator", "direct", "--quick", "--html", "/nowhere/page.html"];
+    let output = replay(&nowhere);
+    assert_eq!(
+        complaint(&output).trim_end(),
+        "millpond: cannot write '/nowhere/page.html': No such file or directory (os error 2)"
+    );
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::crew::{self, Work};
-use super::{Outcome, Program, Step, Stopped};
+use super::{Outcome, Program, Recorder, Step, Stopped};
 use crate::driver::{DevicePtr, Driver, Stream, StreamFlags, Timed};
 use crate::resource::Resource;
 use crate::stack::{Stack, StackError};
@@ -63,7 +63,27 @@ impl Rig {
     ///
     /// A program of several threads is done by as many, up to 64, which then share the rest; one step at a time, in the recorded order.
     pub fn run(&self, program: &Program, event_passes: impl FnMut() + Send) -> Outcome {
-        let mut running = Running::new(self, program.blocks());
+        self.run_watched(program, None, event_passes)
+    }
+
+    /// The same, watched by a recorder. What it does is not timed, but it uses the processor's caches, too: host times are better taken from
+    /// [`Rig::run`]. The end is for the caller to tell it.
+    pub fn record(
+        &self,
+        program: &Program,
+        recorder: &mut Recorder,
+        event_passes: impl FnMut() + Send,
+    ) -> Outcome {
+        self.run_watched(program, Some(recorder), event_passes)
+    }
+
+    fn run_watched(
+        &self,
+        program: &Program,
+        recorder: Option<&mut Recorder>,
+        event_passes: impl FnMut() + Send,
+    ) -> Outcome {
+        let mut running = Running::new(self, program.blocks(), recorder);
         match program.steps() {
             Ok(steps) => crew::work(Work::new(running, steps, event_passes), program.threads()),
             Err(error) => {
@@ -98,11 +118,15 @@ pub(super) struct Running<'a> {
     reserved_time: f64,
     time: f64,
     pub(super) outcome: Outcome,
+    recorder: Option<&'a mut Recorder>,
 }
 
 impl<'a> Running<'a> {
-    fn new(rig: &'a Rig, blocks: usize) -> Running<'a> {
+    fn new(rig: &'a Rig, blocks: usize, mut recorder: Option<&'a mut Recorder>) -> Running<'a> {
         let reserved_bytes = rig.driver.held().device_bytes() as u64;
+        if let Some(recorder) = &mut recorder {
+            recorder.begin(reserved_bytes);
+        }
         Running {
             rig,
             held: vec![None; blocks],
@@ -113,22 +137,16 @@ impl<'a> Running<'a> {
             reserved_time: 0.0,
             time: 0.0,
             outcome: Outcome { peak_reserved_bytes: reserved_bytes, ..Outcome::default() },
+            recorder,
         }
     }
 
     pub(super) fn step(&mut self, step: &Step, next: Option<&Step>) -> Result<(), Stopped> {
-        let place = step.block as usize;
-        if step.bytes > 0 {
-            let ptr = self.timed(|resource, streams| {
-                resource.allocate(step.bytes as usize, streams[step.stream as usize])
-            });
-            self.look_at_reserved();
-            let ptr = ptr.map_err(|error| Stopped::Allocation { event: step.event, error })?;
-            self.held[place] = Some(Held { ptr, bytes: step.bytes, stream: step.stream });
-            self.live_bytes += step.bytes;
-        } else if let Some(held) = self.held[place].take() {
-            self.free(Held { stream: step.stream, ..held }, step.event)?;
+        let done = self.perform(step);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.step(u64::from(step.event), self.live_bytes, self.reserved_bytes);
         }
+        done?;
         let outcome = &mut self.outcome;
         outcome.operations += 1;
         outcome.peak_live_bytes = outcome.peak_live_bytes.max(self.live_bytes);
@@ -141,6 +159,28 @@ impl<'a> Running<'a> {
         self.time += lasts;
         self.live_time += lasts * self.live_bytes as f64;
         self.reserved_time += lasts * self.reserved_bytes as f64;
+        Ok(())
+    }
+
+    fn perform(&mut self, step: &Step) -> Result<(), Stopped> {
+        let place = step.block as usize;
+        if step.bytes > 0 {
+            let ptr = self.timed(|resource, streams| {
+                resource.allocate(step.bytes as usize, streams[step.stream as usize])
+            });
+            self.look_at_reserved();
+            let ptr = ptr.map_err(|error| Stopped::Allocation { event: step.event, error })?;
+            self.held[place] = Some(Held { ptr, bytes: step.bytes, stream: step.stream });
+            self.live_bytes += step.bytes;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.allocated(step.block, ptr, step.bytes, u64::from(step.event));
+            }
+        } else if let Some(held) = self.held[place].take() {
+            self.free(Held { stream: step.stream, ..held }, step.event)?;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.freed(step.block, u64::from(step.event));
+            }
+        }
         Ok(())
     }
 

@@ -1,0 +1,276 @@
+//! What the replays showed, as a page.
+
+use millpond::replay::Recorder;
+
+use super::report::{Report, ReportedResult, ReportedTrace};
+use crate::page::{
+    Better, Cell, Chart, Column, Matrix, MatrixCell, Measure, Origin, Page, Part, Row, Section,
+    Table, Unit, Watched, grouped,
+};
+
+/// A figure that every result has: where it stands in tables and in the matrix.
+struct Figure {
+    name: &'static str,
+    help: &'static str,
+    unit: Unit,
+    origin: Origin,
+    better: Better,
+    of: fn(&ReportedResult) -> Option<f64>,
+    /// The same of the allocator that was recorded.
+    recorded: fn(&ReportedTrace) -> Option<f64>,
+    /// Whether allocators are compared by it.
+    is_compared: bool,
+}
+
+const FIGURES: [Figure; 9] = [
+    Figure {
+        name: "Reserved",
+        help: "Taken from the driver at the most.",
+        unit: Unit::Bytes,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| Some(result.peak_reserved_bytes as f64),
+        recorded: |trace| Some(recorded_bytes(trace)),
+        is_compared: true,
+    },
+    Figure {
+        name: "Ratio",
+        help: "Reserved at the most, to what was live at the most.",
+        unit: Unit::Ratio,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| result.ratio,
+        recorded: |trace| {
+            (trace.peak_live_bytes > 0)
+                .then(|| recorded_bytes(trace) / trace.peak_live_bytes as f64)
+        },
+        is_compared: false,
+    },
+    Figure {
+        name: "Mean",
+        help: "Reserved to live, over time.",
+        unit: Unit::Ratio,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| result.mean_ratio,
+        recorded: |_| None,
+        is_compared: true,
+    },
+    Figure {
+        name: "Fits in",
+        help: "Memory of the smallest device on which it runs to the end, to half a percent.",
+        unit: Unit::Bytes,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| result.min_capacity_bytes.map(|bytes| bytes as f64),
+        recorded: |_| None,
+        is_compared: true,
+    },
+    Figure {
+        name: "Per call",
+        help: "Host time of an allocation or free, without the driver.",
+        unit: Unit::Ns,
+        origin: Origin::Measured,
+        better: Better::Less,
+        of: |result| Some(result.ns_per_op),
+        recorded: |_| None,
+        is_compared: true,
+    },
+    Figure {
+        name: "Driver calls",
+        help: "Calls made to the driver.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: |result| Some(result.driver_calls as f64),
+        recorded: |_| None,
+        is_compared: false,
+    },
+    Figure {
+        name: "In the driver",
+        help: "Host time of the driver's calls, from the profile of the device.",
+        unit: Unit::Ms,
+        origin: Origin::Modelled,
+        better: Better::Less,
+        of: |result| Some(result.modelled_ms),
+        recorded: |_| None,
+        is_compared: true,
+    },
+    Figure {
+        name: "Page moves",
+        help: "Pages mapped again elsewhere.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Neither,
+        of: |result| Some(result.page_moves as f64),
+        recorded: |_| None,
+        is_compared: false,
+    },
+    Figure {
+        name: "Waits",
+        help: "Waits of one stream for another.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Neither,
+        of: |result| Some(result.cross_stream_waits as f64),
+        recorded: |_| None,
+        is_compared: false,
+    },
+];
+
+/// The page of a report, given what was recorded of each trace with each allocator.
+pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
+    let traces = &report.traces;
+    let title = match traces.as_slice() {
+        [trace] => format!("Replay of {}", trace.trace),
+        several => format!("Replay of {} traces", several.len()),
+    };
+    let mut sections = vec![Section {
+        title: "Who wins where".to_owned(),
+        subtitle: "The best of each row is marked; the others say by how much they are behind."
+            .to_owned(),
+        notes: Vec::new(),
+        parts: vec![Part::Matrix(matrix(traces))],
+    }];
+    sections
+        .extend(traces.iter().zip(recorders).map(|(trace, recorders)| section(trace, recorders)));
+    Page {
+        title,
+        subtitle: format!(
+            "On {} with {} MiB, which runs {} events behind the host.",
+            report.device,
+            report.bench.profile.capacity_bytes as u64 >> 20,
+            report.bench.lag_events
+        ),
+        notes: notes(),
+        sections,
+    }
+}
+
+fn notes() -> Vec<String> {
+    [
+        "Counted figures follow from the allocator's decisions on a simulated device. Measured ones are host time on the machine that \
+         wrote this page, which does other things, too. Modelled ones are from the profile of the device, whose figures have their \
+         sources in millpond devices --device NAME.",
+        "Live is what the program held, as it asked for it. Reserved is what the allocator had taken from the driver, by the \
+         driver's own count.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn matrix(traces: &[ReportedTrace]) -> Matrix {
+    let compared = FIGURES.iter().filter(|figure| figure.is_compared);
+    let columns = traces.first().map_or_else(Vec::new, |trace| {
+        trace.results.iter().map(|result| result.allocator.clone()).collect()
+    });
+    let measures = compared.map(|figure| Measure {
+        name: figure.name.to_owned(),
+        help: figure.help.to_owned(),
+        unit: figure.unit,
+        origin: figure.origin,
+        better: figure.better,
+        cells: traces
+            .iter()
+            .map(|trace| trace.results.iter().map(|result| compared_cell(figure, result)).collect())
+            .collect(),
+    });
+    Matrix {
+        title: "Allocators by trace".to_owned(),
+        row_name: "trace".to_owned(),
+        rows: traces.iter().map(|trace| trace.trace.clone()).collect(),
+        columns,
+        // Without the search for the smallest device there is nothing to compare by it.
+        measures: measures
+            .filter(|measure| measure.cells.iter().flatten().any(|cell| cell.value.is_some()))
+            .collect(),
+    }
+}
+
+/// Who stopped early cannot win by having reserved little until then.
+fn compared_cell(figure: &Figure, result: &ReportedResult) -> MatrixCell {
+    match result.oom {
+        None => MatrixCell { value: (figure.of)(result), note: None },
+        Some(_) => MatrixCell { value: None, note: Some("ran out".to_owned()) },
+    }
+}
+
+fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
+    let several = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        count => format!("{} {noun}s", grouped(count)),
+    };
+    let mut notes = Vec::new();
+    if trace.initial_blocks > 0 {
+        let blocks = several(trace.initial_blocks, "block");
+        notes.push(format!("{blocks} of before the recording began: allocated at event 0."));
+    }
+    if trace.unknown_frees > 0 {
+        let frees = several(trace.unknown_frees, "free");
+        notes.push(format!("{frees} of blocks that nobody knows: left out."));
+    }
+    let results = trace.results.iter();
+    let watched = results.zip(recorders).map(|(result, recorder)| Watched {
+        name: &result.allocator,
+        recorder,
+        stopped: result.oom.as_deref(),
+    });
+    let title = "Live and reserved memory";
+    let chart = Chart::of(title, trace.events as u64, &watched.collect::<Vec<_>>());
+    Section {
+        title: trace.trace.clone(),
+        subtitle: format!(
+            "{}, {}",
+            several(trace.events, "event"),
+            several(trace.streams, "stream")
+        ),
+        notes,
+        parts: vec![Part::Chart(chart), Part::Table(table(trace))],
+    }
+}
+
+fn table(trace: &ReportedTrace) -> Table {
+    let name = Column {
+        name: "Allocator".to_owned(),
+        help: "What did the trace's work.".to_owned(),
+        unit: Unit::Text,
+        origin: Origin::Given,
+        better: Better::Neither,
+    };
+    // What nobody knows, such as the smallest device when it was not looked for, needs no column.
+    let is_known = |figure: &&Figure| trace.results.iter().any(|one| (figure.of)(one).is_some());
+    let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
+    let columns = figures.iter().map(|figure| Column {
+        name: figure.name.to_owned(),
+        help: figure.help.to_owned(),
+        unit: figure.unit,
+        origin: figure.origin,
+        better: figure.better,
+    });
+    let row = |name: &str, is_compared: bool, value: &dyn Fn(&Figure) -> Option<f64>| Row {
+        cells: std::iter::once(Cell::Text(name.to_owned()))
+            .chain(figures.iter().map(|figure| Cell::maybe(value(figure))))
+            .collect(),
+        is_compared,
+    };
+    // A log tells nothing of what was reserved.
+    let recorded = (trace.recorded_peak_reserved_bytes > 0)
+        .then(|| row("as recorded", false, &|figure| (figure.recorded)(trace)));
+    let replayed = trace
+        .results
+        .iter()
+        .map(|result| row(&result.allocator, result.oom.is_none(), &|figure| (figure.of)(result)));
+    let stopped = trace.results.iter().filter_map(|result| {
+        Some(format!("{} stopped at {}", result.allocator, result.oom.as_ref()?))
+    });
+    Table {
+        title: "Figures".to_owned(),
+        columns: std::iter::once(name).chain(columns).collect(),
+        rows: recorded.into_iter().chain(replayed).collect(),
+        notes: stopped.collect(),
+    }
+}
+
+fn recorded_bytes(trace: &ReportedTrace) -> f64 {
+    trace.recorded_peak_reserved_bytes as f64
+}

@@ -1,0 +1,81 @@
+//! Tables, and who wins where.
+
+use crate::tab::{DESKTOP, Tab};
+use crate::written::{TRACE, replay, tiny};
+
+/// The first column, from top to bottom.
+const NAMES: &str =
+    "[...document.querySelectorAll('.table-card tbody th')].map((cell) => cell.textContent).join()";
+
+#[test]
+fn tables_are_sorted_by_any_column() {
+    let written = tiny();
+    let Some(mut tab) = Tab::open(&written.page, DESKTOP) else { return };
+    assert_eq!(tab.text(NAMES), "as recorded,pool,direct,bestfit,torch,arena");
+    tab.click(".table-card thead th:nth-child(2) button");
+    let sorted = tab.text(NAMES);
+    assert!(sorted.starts_with("direct,pool,") && sorted.ends_with(",arena"), "{sorted}");
+    // By keys, too, and the other way round.
+    tab.evaluate("document.querySelector('.table-card thead th:nth-child(2) button').focus()");
+    tab.key("Enter", false);
+    assert!(tab.text(NAMES).starts_with("arena,"));
+    let order = "document.querySelector('.table-card thead th:nth-child(2)').ariaSort";
+    assert_eq!(tab.text(order), "descending");
+    // What is missing comes last either way.
+    for _ in 0..2 {
+        tab.click(".table-card thead th:nth-child(4) button");
+        assert!(tab.text(NAMES).ends_with(",as recorded"));
+    }
+    tab.close();
+}
+
+#[test]
+fn figures_say_where_they_come_from() {
+    let Some(mut tab) = Tab::open(&tiny().page, DESKTOP) else { return };
+    let headings = tab.text(
+        "[...document.querySelectorAll('.table-card thead th')].map((cell) => cell.innerText.replace(/\\s+/g, ' ')).join('|')",
+    );
+    for part in ["Per call ns measured", "In the driver ms modelled", "counted"] {
+        assert!(headings.contains(part), "{part} in {headings}");
+    }
+    // Nobody looked for the smallest device: no column for it.
+    assert!(!headings.contains("Fits in"), "{headings}");
+    tab.close();
+}
+
+#[test]
+fn the_best_of_each_row_is_marked() {
+    let written = tiny();
+    let Some(mut tab) = Tab::open(&written.page, DESKTOP) else { return };
+    let best =
+        tab.number("document.querySelector('.matrix tr:nth-child(1) td.best').dataset.value");
+    assert_eq!(best, written.figure("direct", "peak_reserved_bytes"));
+    tab.close();
+}
+
+#[test]
+fn several_traces_are_compared_by_one_measure_at_a_time() {
+    let small = concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/small_p4.pickle");
+    // With so little memory somebody runs out, and does not win by it.
+    let written =
+        replay("two", &[TRACE, small, "--allocator", "pool,torch", "--capacity", "2400MiB"]);
+    assert!(written.json["traces"][0]["results"][1]["oom"].is_string());
+    let Some(mut tab) = Tab::open(&written.page, DESKTOP) else { return };
+    let cells = "[...document.querySelectorAll('.matrix tbody tr')].map((row) => row.innerText.replace(/\\s+/g, ' ')).join('|')";
+    let first = tab.text(cells);
+    assert!(first.starts_with("gpt_tiny") && first.contains("ran out|small_p4"), "{first}");
+    tab.click(".choice button:nth-child(4)");
+    assert_ne!(tab.text(cells), first);
+    assert_eq!(
+        tab.text("document.querySelector('.choice button:nth-child(4)').ariaPressed"),
+        "true"
+    );
+    let told = tab.text("document.querySelector('.table-card .warning').textContent");
+    assert!(told.starts_with("torch stopped at event "), "{told}");
+    let legend = tab.text("document.querySelector('.entry[data-name=torch]').textContent");
+    assert!(legend.ends_with("ran out"), "{legend}");
+    // The small one is of two devices.
+    assert_eq!(tab.number("document.querySelectorAll('.chart-card').length"), 3.0);
+    tab.screenshot("two.png");
+    tab.close();
+}
