@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// GPU memory without a GPU: see what devices are made of, and run allocators on them.
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ use clap::{Args, Parser, Subcommand};
                   millpond bench --workload W1,W2 --quick     a first impression\n  \
                   millpond replay snapshot.pickle             what every allocator would have reserved for a recorded job\n  \
                   millpond replay snapshot.pickle --allocator pool,torch --capacity 16GiB\n  \
+                  millpond replay snapshot.pickle --allocator pool --snapshot pool.pickle   for PyTorch's memory viewer\n  \
+                  millpond convert snapshot.pickle trace.mptrace   to RMM's log (.csv), Millpond's own file or a snapshot\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     /// Let other allocators do what a program's recorded one did, and see what they would have reserved
     Replay(ReplayOptions),
+    /// Write a trace in another format
+    Convert(ConvertOptions),
     /// Print a shell's completions, to be put where the shell looks for them
     Completions {
         /// The shell
@@ -96,7 +100,7 @@ pub(crate) struct BenchOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayOptions {
-    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), either also compressed (.gz)
+    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), Millpond's own (.mptrace), each also compressed (.gz)
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// Replay with only these, such as pool:slack=0 or limit:4GiB/pool; without it, with all that take device memory
@@ -116,8 +120,39 @@ pub(crate) struct ReplayOptions {
     /// Do not look for the smallest device that each allocator could do it on
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Write what the allocator does as a snapshot for PyTorch's memory viewer
+    ///
+    /// For one trace and one allocator: the memory it takes from the driver and the blocks it hands out, at their addresses.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertOptions {
+    /// A PyTorch memory snapshot, an RMM log, or Millpond's own file, also compressed (.gz)
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// What to write; its ending tells the format: .csv, .mptrace, .pickle, each also with .gz
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The format, where the ending does not tell it
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<TraceFormat>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+/// How a trace is written down.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// RMM's log
+    Csv,
+    /// Millpond's own compact file
+    Millpond,
+    /// PyTorch's memory snapshot
+    Snapshot,
 }
 
 /// `--json[=FILE]`, on every command that reports something.

@@ -3,6 +3,7 @@
 mod allocators;
 mod bench;
 mod cli;
+mod convert;
 mod device;
 mod devices;
 mod output;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Allocators(options) => allocators::run(&options).map(|()| Finding::Good),
         Command::Bench(options) => bench::run(&options).map(|()| Finding::Good),
         Command::Replay(options) => replay::run(&options),
+        Command::Convert(options) => convert::run(&options).map(|()| Finding::Good),
         Command::Completions { shell } => shell::completions(shell).map(|()| Finding::Good),
         Command::Man { dir } => shell::man_pages(dir.as_deref()).map(|()| Finding::Good),
     };

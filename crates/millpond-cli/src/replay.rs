@@ -4,6 +4,7 @@ mod bench;
 mod fit;
 mod recorded;
 mod report;
+mod transcribe;
 
 use anyhow::{Context, Result, ensure};
 use millpond::Stack;
@@ -11,6 +12,7 @@ use millpond::stack::RESOURCES;
 
 use self::bench::Bench;
 use self::recorded::Recorded;
+pub(crate) use self::recorded::named;
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::ReplayOptions;
 use crate::output::progress_bar;
@@ -32,6 +34,9 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let mut recorded = Vec::new();
     for path in &options.traces {
         recorded.extend(Recorded::open(path)?);
+    }
+    if let Some(path) = &options.snapshot {
+        transcribe::save(path, &bench, &stacks, options.traces.len(), &recorded)?;
     }
     let progress = progress_bar(recorded.len() * stacks.len());
     let mut traces = Vec::new();

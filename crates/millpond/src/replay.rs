@@ -34,8 +34,10 @@ mod outcome;
 mod program;
 mod rig;
 mod steps;
+mod transcript;
 
 pub use outcome::{Outcome, Stopped};
 pub use program::{Program, Step};
 pub use rig::Rig;
 pub use steps::Steps;
+pub use transcript::Transcript;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use millpond::Stack;
 use millpond::driver::Call;
-use millpond::replay::{Outcome, Program, Rig, Stopped};
+use millpond::replay::{Outcome, Program, Rig, Stopped, Transcript};
+use millpond::trace::Snapshot;
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
@@ -32,12 +33,7 @@ pub(crate) struct Replayed {
 impl Bench {
     /// A program, done with an allocator.
     pub(crate) fn replay(&self, stack: &Stack, program: &Program) -> Result<Replayed> {
-        let run_order = match self.lag_events {
-            0 => RunOrder::Timed,
-            lag => RunOrder::Behind(TICK * lag),
-        };
-        let options = SimOptions { run_order, ..SimOptions::default() };
-        let gpu = Arc::new(SimGpu::with_options(self.profile.clone(), options));
+        let gpu = self.device();
         let rig = Rig::of(gpu.clone(), stack, program)?;
         let outcome = rig.run(program, || gpu.advance(TICK));
         if let Some(Stopped::Unreadable { error }) = outcome.stopped {
@@ -53,6 +49,32 @@ impl Bench {
             cross_stream_waits: calls(Call::WaitEvent),
             modelled: Duration::from_nanos(of_allocator.map(latency).sum()),
         })
+    }
+
+    /// The same, with everything that the allocator does written down.
+    pub(crate) fn transcribe(&self, stack: &Stack, program: &Program) -> Result<Snapshot> {
+        let gpu = self.device();
+        let transcript = Transcript::new();
+        let rig = Rig::of(transcript.driver(gpu.clone()), stack, program)?
+            .wrapped(|resource| transcript.resource(resource));
+        let outcome = rig.run(program, || {
+            gpu.advance(TICK);
+            transcript.advance(TICK);
+        });
+        match outcome.stopped {
+            Some(Stopped::Unreadable { error }) => Err(error.into()),
+            // Memory that runs out is there to be seen. The resource is still there, and so is what it holds.
+            _ => Ok(transcript.snapshot(program.device())),
+        }
+    }
+
+    fn device(&self) -> Arc<SimGpu> {
+        let run_order = match self.lag_events {
+            0 => RunOrder::Timed,
+            lag => RunOrder::Behind(TICK * lag),
+        };
+        let options = SimOptions { run_order, ..SimOptions::default() };
+        Arc::new(SimGpu::with_options(self.profile.clone(), options))
     }
 
     /// The same with another amount of memory.

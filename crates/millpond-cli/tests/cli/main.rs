@@ -2,6 +2,7 @@
 
 mod allocators;
 mod bench;
+mod convert;
 mod program;
 mod replay;
 mod run;
