@@ -5,6 +5,8 @@
 //! MB are millions of bytes of the unpacked pickle. The peak is of the heap while one file is read
 //! from the disk, everything included: what the reader needs and the trace that it leaves. A list
 //! that grows counts with its old and its new memory, which is the worst that can happen.
+//!
+//! Logs and Millpond's own files are read as streams: of them it shows events per second, and the peak in all.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use millpond::Trace;
-use millpond::trace::Limits;
+use millpond::trace::{Limits, Source};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -33,7 +35,29 @@ fn median(mut run: impl FnMut()) -> Duration {
     times[RUNS / 2]
 }
 
+/// Reads it as replays do, and keeps nothing.
+fn measure_stream(source: &Source, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let before_bytes = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    let count = source.items()?.try_fold(0_u64, |count, item| item.map(|_| count + 1))?;
+    let peak_bytes = HEAP.peak_usage() - before_bytes;
+    let time = median(|| assert!(source.items().expect("read before").all(|item| item.is_ok())));
+    println!(
+        "{:<24}{count:>9} items{:>9.1} MB{:>9.1} million a second, {} KB at the peak",
+        source.name(),
+        path.metadata()?.len() as f64 / 1e6,
+        count as f64 / 1e6 / time.as_secs_f64(),
+        peak_bytes / 1000,
+    );
+    Ok(())
+}
+
 fn measure(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let source = Source::open(path)?;
+    if matches!(source, Source::File(_)) {
+        return measure_stream(&source, path);
+    }
+    drop(source);
     let before_bytes = HEAP.current_usage();
     HEAP.reset_peak_usage();
     let trace = Trace::open(path)?;
@@ -66,7 +90,7 @@ fn measure(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
 fn main() -> ExitCode {
     let files: Vec<_> = std::env::args_os().skip(1).collect();
     if files.is_empty() {
-        eprintln!("usage: parse_trace FILE…, PyTorch memory snapshots");
+        eprintln!("usage: parse_trace FILE…, traces of any format");
         return ExitCode::from(2);
     }
     println!(

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::At;
 
@@ -30,6 +30,8 @@ use crate::explain::At;
                   millpond replay snapshot.pickle --html F    the same as a page: charts, memory maps, tables\n  \
                   millpond recommend snapshot.pickle --capacity 16GiB\n  \
                   millpond explain snapshot.pickle --at peak   what held memory, by size and age\n  \
+                  millpond replay snapshot.pickle --allocator pool --snapshot pool.pickle   for PyTorch's memory viewer\n  \
+                  millpond convert snapshot.pickle trace.mptrace   to RMM's log (.csv), Millpond's own file or a snapshot\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Recommend(RecommendOptions),
     /// Say what held memory at a moment of a recorded job, and what recovery would have yielded
     Explain(ExplainOptions),
+    /// Write a trace in another format
+    Convert(ConvertOptions),
     /// Print a shell's completions, to be put where the shell looks for them
     Completions {
         /// The shell
@@ -129,7 +133,7 @@ pub(crate) struct CompareOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayOptions {
-    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), either also compressed (.gz)
+    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), Millpond's own (.mptrace), each also compressed (.gz)
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// Replay with only these, such as pool:slack=0 or limit:4GiB/pool; without it, with all that take device memory
@@ -152,6 +156,11 @@ pub(crate) struct ReplayOptions {
     /// Write a page with charts, memory maps and tables to a file, for any browser
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write what the allocator does as a snapshot for PyTorch's memory viewer
+    ///
+    /// For one trace and one allocator: the memory it takes from the driver and the blocks it hands out, at their addresses.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }
@@ -202,6 +211,32 @@ pub(crate) struct ExplainOptions {
     pub(crate) lag: u32,
     #[command(flatten)]
     pub(crate) json: JsonOption,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertOptions {
+    /// A PyTorch memory snapshot, an RMM log, or Millpond's own file, also compressed (.gz)
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// What to write; its ending tells the format: .csv, .mptrace, .pickle, each also with .gz
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The format, where the ending does not tell it
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<TraceFormat>,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+/// How a trace is written down.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// RMM's log
+    Csv,
+    /// Millpond's own compact file
+    Millpond,
+    /// PyTorch's memory snapshot
+    Snapshot,
 }
 
 /// `--json[=FILE]`, on every command that reports something.

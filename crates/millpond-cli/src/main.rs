@@ -4,6 +4,7 @@ mod allocators;
 mod bench;
 mod cli;
 mod compare;
+mod convert;
 mod device;
 mod devices;
 mod explain;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Recommend(options) => recommend::run(&options),
         Command::Explain(options) => explain::run(&options).map(|()| Finding::Good),
+        Command::Convert(options) => convert::run(&options).map(|()| Finding::Good),
         Command::Completions { shell } => shell::completions(shell).map(|()| Finding::Good),
         Command::Man { dir } => shell::man_pages(dir.as_deref()).map(|()| Finding::Good),
     };

@@ -5,11 +5,13 @@ pub(crate) mod fit;
 mod on_page;
 pub(crate) mod recorded;
 mod report;
+mod transcribe;
 
 use anyhow::{Context, Result};
 
 use self::bench::Bench;
 use self::recorded::Recorded;
+pub(crate) use self::recorded::named;
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::ReplayOptions;
 use crate::output::progress_bar;
@@ -27,6 +29,9 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let mut recorded = Vec::new();
     for path in &options.traces {
         recorded.extend(Recorded::open(path)?);
+    }
+    if let Some(path) = &options.snapshot {
+        transcribe::save(path, &bench, &stacks, options.traces.len(), &recorded)?;
     }
     interrupt::listen()?;
     let progress = progress_bar(recorded.len() * stacks.len());

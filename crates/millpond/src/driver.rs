@@ -38,7 +38,7 @@ pub use memory::{
 };
 pub use pool::{DriverPool, PoolAttribute, PoolProperties};
 pub use stream::{Stream, StreamFlags, StreamId};
-pub use watched::{Around, CallCount, Counted, TimeSpent, Timed, Watched};
+pub use watched::{Around, CallCount, Counted, MemoryChange, TimeSpent, Timed, Watched};
 
 /// A device and the software that hands out its memory and orders its work.
 ///

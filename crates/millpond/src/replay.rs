@@ -40,6 +40,7 @@ mod rig;
 mod steps;
 mod stretches;
 mod timeline;
+mod transcript;
 
 pub use memory_map::{MemoryMap, Placement};
 pub use outcome::{Outcome, Stopped};
@@ -49,3 +50,4 @@ pub use rig::Rig;
 pub use steps::Steps;
 pub use stretches::{Stretch, Stretches};
 pub use timeline::{Bucket, Peak, Span, Timeline};
+pub use transcript::Transcript;

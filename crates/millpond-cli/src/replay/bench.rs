@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use millpond::Stack;
 use millpond::driver::{Call, Driver};
-use millpond::replay::{Outcome, Program, Recorder, Rig, Stopped};
+use millpond::replay::{Outcome, Program, Recorder, Rig, Stopped, Transcript};
 use millpond::resource::{Recoverable, Usage};
+use millpond::trace::Snapshot;
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
@@ -54,7 +55,7 @@ impl Replayed {
 impl Bench {
     /// A program, done with an allocator, and what that has at the end.
     pub(crate) fn replay_and_look(&self, stack: &Stack, program: &Program) -> Result<Left> {
-        let gpu = self.gpu();
+        let gpu = self.device();
         let rig = Rig::of(gpu.clone(), stack, program)?;
         let outcome = rig.run(program, || gpu.advance(TICK));
         let resource = rig.resource();
@@ -66,15 +67,6 @@ impl Bench {
         gpu.synchronize_device()?;
         recoverable.wait = recoverable.wait.max(resource.trim());
         Ok(Left { outcome, usage, device_free_bytes, recoverable })
-    }
-
-    fn gpu(&self) -> Arc<SimGpu> {
-        let run_order = match self.lag_events {
-            0 => RunOrder::Timed,
-            lag => RunOrder::Behind(TICK * lag),
-        };
-        let options = SimOptions { run_order, ..SimOptions::default() };
-        Arc::new(SimGpu::with_options(self.profile.clone(), options))
     }
 
     /// A program, done with an allocator.
@@ -99,7 +91,7 @@ impl Bench {
         program: &Program,
         recorder: Option<&mut Recorder>,
     ) -> Result<Replayed> {
-        let gpu = self.gpu();
+        let gpu = self.device();
         let rig = Rig::of(gpu.clone(), stack, program)?;
         let mut late = Late::of(program);
         let event_passes = || {
@@ -123,6 +115,32 @@ impl Bench {
             modelled: gpu.call_time().saturating_sub(Duration::from_nanos(of_streams)),
             modelled_late: gpu.call_time().saturating_sub(late.begun.unwrap_or_default()),
         })
+    }
+
+    /// The same, with everything that the allocator does written down.
+    pub(crate) fn transcribe(&self, stack: &Stack, program: &Program) -> Result<Snapshot> {
+        let gpu = self.device();
+        let transcript = Transcript::new();
+        let rig = Rig::of(transcript.driver(gpu.clone()), stack, program)?
+            .wrapped(|resource| transcript.resource(resource));
+        let outcome = rig.run(program, || {
+            gpu.advance(TICK);
+            transcript.advance(TICK);
+        });
+        match outcome.stopped {
+            Some(Stopped::Unreadable { error }) => Err(error.into()),
+            // Memory that runs out is there to be seen. The resource is still there, and so is what it holds.
+            _ => Ok(transcript.snapshot(program.device())),
+        }
+    }
+
+    fn device(&self) -> Arc<SimGpu> {
+        let run_order = match self.lag_events {
+            0 => RunOrder::Timed,
+            lag => RunOrder::Behind(TICK * lag),
+        };
+        let options = SimOptions { run_order, ..SimOptions::default() };
+        Arc::new(SimGpu::with_options(self.profile.clone(), options))
     }
 
     /// The same with another amount of memory.

@@ -4,6 +4,7 @@ mod advice;
 mod allocators;
 mod bench;
 mod compare;
+mod convert;
 mod program;
 mod replay;
 mod run;

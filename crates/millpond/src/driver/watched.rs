@@ -14,6 +14,22 @@ use super::{
 pub trait Around {
     /// Makes the call.
     fn around<T>(&self, call: impl FnOnce() -> T) -> T;
+
+    /// Memory has come or gone.
+    fn memory_changed(&self, _change: MemoryChange) {}
+}
+
+/// What a call has done to the memory that its caller holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryChange {
+    /// Memory of a size was allocated, of whatever kind.
+    Allocated(DevicePtr, usize),
+    /// What was allocated there was freed.
+    Freed(DevicePtr),
+    /// Physical memory was mapped there. It may be mapped elsewhere as well.
+    Mapped(DevicePtr, usize, PhysicalHandle),
+    /// All mappings in a range were unmapped.
+    Unmapped(DevicePtr, usize),
 }
 
 /// Passes every call on, with something done around it.
@@ -24,6 +40,11 @@ pub struct Watched<A> {
 }
 
 impl<A> Watched<A> {
+    /// Does this around every call that is made through this value and its clones.
+    pub fn with(driver: Arc<dyn Driver>, around: A) -> Watched<A> {
+        Watched { driver, around }
+    }
+
     /// The driver itself.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
@@ -105,6 +126,21 @@ macro_rules! passed_on {
     };
 }
 
+/// Methods that pass a call on and tell of the memory that it has brought or taken.
+macro_rules! told_of {
+    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty, $pattern:pat => $change:expr;)*) => {
+        $(
+            fn $name(&self $(, $argument: $type)*) -> DriverResult<$answer> {
+                let answer = self.around.around(|| self.driver.$name($($argument),*));
+                if let Ok($pattern) = answer {
+                    self.around.memory_changed($change);
+                }
+                answer
+            }
+        )*
+    };
+}
+
 impl<A: Around + std::fmt::Debug + Send + Sync> Driver for Watched<A> {
     fn device(&self) -> &DeviceInfo {
         self.driver.device()
@@ -118,30 +154,33 @@ impl<A: Around + std::fmt::Debug + Send + Sync> Driver for Watched<A> {
         self.driver.stream_epoch()
     }
 
+    told_of! {
+        fn alloc(&self, bytes: usize) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
+        fn free(&self, ptr: DevicePtr) -> (), () => MemoryChange::Freed(ptr);
+        fn alloc_managed(&self, bytes: usize) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
+        fn alloc_pinned(&self, bytes: usize) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
+        fn free_pinned(&self, ptr: DevicePtr) -> (), () => MemoryChange::Freed(ptr);
+        fn alloc_async(&self, bytes: usize, pool: DriverPool, stream: Stream) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
+        fn free_async(&self, ptr: DevicePtr, stream: Stream) -> (), () => MemoryChange::Freed(ptr);
+        fn map(&self, ptr: DevicePtr, bytes: usize, handle: PhysicalHandle) -> (), () => MemoryChange::Mapped(ptr, bytes, handle);
+        fn unmap(&self, ptr: DevicePtr, bytes: usize) -> (), () => MemoryChange::Unmapped(ptr, bytes);
+    }
+
     passed_on! {
         fn memory_info(&self) -> DriverResult<MemoryInfo>;
-        fn alloc(&self, bytes: usize) -> DriverResult<DevicePtr>;
-        fn free(&self, ptr: DevicePtr) -> DriverResult<()>;
-        fn alloc_managed(&self, bytes: usize) -> DriverResult<DevicePtr>;
         fn prefetch(&self, ptr: DevicePtr, bytes: usize, to: Location, stream: Stream) -> DriverResult<()>;
         fn advise(&self, ptr: DevicePtr, bytes: usize, advice: Advice) -> DriverResult<()>;
-        fn alloc_pinned(&self, bytes: usize) -> DriverResult<DevicePtr>;
-        fn free_pinned(&self, ptr: DevicePtr) -> DriverResult<()>;
         fn default_pool(&self) -> DriverResult<DriverPool>;
         fn create_pool(&self, properties: PoolProperties) -> DriverResult<DriverPool>;
         fn destroy_pool(&self, pool: DriverPool) -> DriverResult<()>;
         fn pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute) -> DriverResult<u64>;
         fn set_pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute, value: u64) -> DriverResult<()>;
         fn trim_pool(&self, pool: DriverPool, keep_bytes: usize) -> DriverResult<()>;
-        fn alloc_async(&self, bytes: usize, pool: DriverPool, stream: Stream) -> DriverResult<DevicePtr>;
-        fn free_async(&self, ptr: DevicePtr, stream: Stream) -> DriverResult<()>;
         fn reserve(&self, bytes: usize, align: usize) -> DriverResult<DevicePtr>;
         fn unreserve(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()>;
         fn create(&self, bytes: usize, properties: PhysicalProperties) -> DriverResult<PhysicalHandle>;
         fn release(&self, handle: PhysicalHandle) -> DriverResult<()>;
-        fn map(&self, ptr: DevicePtr, bytes: usize, handle: PhysicalHandle) -> DriverResult<()>;
         fn set_access(&self, ptr: DevicePtr, bytes: usize, access: Access) -> DriverResult<()>;
-        fn unmap(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()>;
         fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Stream) -> DriverResult<()>;
         fn copy_to_device(&self, dst: DevicePtr, src: &[u8], stream: Stream) -> DriverResult<()>;
         fn copy_to_host(&self, dst: &mut [u8], src: DevicePtr, stream: Stream) -> DriverResult<()>;

@@ -53,6 +53,11 @@ impl Rig {
         Ok(rig)
     }
 
+    /// The same with the resource wrapped: for whoever wants to see what it is asked.
+    pub fn wrapped(self, wrap: impl FnOnce(Arc<dyn Resource>) -> Arc<dyn Resource>) -> Rig {
+        Rig { resource: wrap(self.resource), ..self }
+    }
+
     /// What does the work.
     pub fn resource(&self) -> &Arc<dyn Resource> {
         &self.resource

@@ -1,5 +1,6 @@
 //! The reader of traces, and the writer of snapshots: real ones, made-up ones, and files that nobody should have to read.
 
+mod compact;
 mod dumps;
 mod facts;
 mod hostile;
