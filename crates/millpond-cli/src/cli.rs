@@ -127,6 +127,9 @@ pub(crate) struct CompareOptions {
     /// What every random choice follows from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Write a page with the figures, the winners and the advice to a file, for any browser
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }

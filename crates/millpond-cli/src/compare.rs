@@ -2,6 +2,7 @@
 
 mod advice;
 mod contention;
+mod on_page;
 mod report;
 mod row;
 mod scenario;
@@ -45,6 +46,9 @@ pub(crate) fn run(options: &CompareOptions) -> Result<()> {
         standings,
         results,
     };
+    if let Some(path) = &options.html {
+        on_page::page(&report, &scenarios).write(path)?;
+    }
     if !options.json.write(&report)? {
         report.print(&scenarios)?;
     }

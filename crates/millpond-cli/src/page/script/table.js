@@ -41,7 +41,7 @@ function tablePart(table) {
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title },
       element("table", {}, element("thead", {}, element("tr", {}, ...headings)), body)),
     ...table.notes.map((note) => element("p", { class: "warning" }, note)),
-    element("details", {}, element("summary", {}, "What the columns mean"),
+    helps.length === 0 ? null : element("details", {}, element("summary", {}, "What the columns mean"),
       element("dl", {}, ...helps.flatMap((column) => [
         element("dt", {}, column.name, " ", originLabel(column.origin)),
         element("dd", {}, column.help),
@@ -54,8 +54,8 @@ function tableCell(cell, index, notation, best) {
     return element("td", { class: isBest ? "number best" : "number", "data-value": cell },
       notation.write(cell), isBest ? element("span", { class: "hidden" }, " (best)") : null);
   }
-  const name = index === 0 ? "th" : "td";
-  return element(name, index === 0 ? { scope: "row" } : { class: "number nothing" }, cell ?? "–");
+  if (index === 0) return element("th", { scope: "row" }, cell ?? "–");
+  return element("td", { class: typeof cell === "string" ? "words" : "number nothing" }, cell ?? "–");
 }
 
 /** What is missing comes last, in either order. */
