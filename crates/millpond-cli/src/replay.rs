@@ -56,7 +56,12 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
                 true => None,
                 false => fit::smallest_bytes(&bench, stack, &recorded.program, &replayed)?,
             };
-            results.push(ReportedResult::new(stack.to_string(), &replayed, smallest));
+            results.push(ReportedResult::new(
+                stack.to_string(),
+                recorded.program.events(),
+                &replayed,
+                smallest,
+            ));
             progress.inc(1);
         }
         traces.push(ReportedTrace::new(recorded, results));

@@ -31,6 +31,7 @@ mod inbox;
 mod inner;
 mod membarrier;
 mod middle;
+mod numbers;
 #[allow(unsafe_code)]
 mod page_map;
 mod pages;

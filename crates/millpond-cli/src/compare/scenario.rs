@@ -115,7 +115,7 @@ pub(crate) const SCENARIOS: [Scenario; 13] = [
     },
     Scenario {
         name: "millions-of-blocks",
-        what: "700,000 live blocks of 256 B to 8 KiB; every other one freed, 350,000 more, all freed",
+        what: "600,000 live blocks of 256 B to 8 KiB; every other one freed, 300,000 more, all freed",
         streams: 1,
         capacity_bytes: None,
         passes: Passes::One,

@@ -1,7 +1,7 @@
 //! The simulated device that replays run on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use millpond::Stack;
@@ -31,6 +31,8 @@ pub(crate) struct Replayed {
     pub(crate) modelled: Duration,
     /// The same from the middle of the events on: when an allocator has grown to what the job needs.
     pub(crate) modelled_late: Duration,
+    /// What the whole replay took here. Measured.
+    pub(crate) took: Duration,
 }
 
 /// What an allocator has at the end of a replay.
@@ -48,6 +50,7 @@ impl Replayed {
     pub(crate) fn measured_as(mut self, other: &Replayed) -> Replayed {
         self.outcome.host_time = other.outcome.host_time;
         self.outcome.operations = other.outcome.operations;
+        self.took = other.took;
         self
     }
 }
@@ -98,10 +101,12 @@ impl Bench {
             late.step(|| gpu.call_time());
             gpu.advance(TICK);
         };
+        let begin = Instant::now();
         let outcome = match recorder {
             None => rig.run(program, event_passes),
             Some(recorder) => rig.record(program, recorder, event_passes),
         };
+        let took = begin.elapsed();
         if let Some(Stopped::Unreadable { error }) = outcome.stopped {
             return Err(error.into());
         }
@@ -113,6 +118,7 @@ impl Bench {
             page_moves: calls(Call::Map).saturating_sub(calls(Call::Create)),
             cross_stream_waits: calls(Call::WaitEvent),
             modelled: gpu.call_time().saturating_sub(Duration::from_nanos(of_streams)),
+            took,
             modelled_late: gpu.call_time().saturating_sub(late.begun.unwrap_or_default()),
         })
     }

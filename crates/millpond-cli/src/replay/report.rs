@@ -41,6 +41,8 @@ pub(crate) struct ReportedResult {
     pub(crate) ratio: Option<f64>,
     pub(crate) mean_ratio: Option<f64>,
     pub(crate) ns_per_op: f64,
+    /// How fast it was replayed here, of a trace that was in memory without reading it. Measured.
+    pub(crate) events_per_second: f64,
     pub(crate) driver_calls: u64,
     pub(crate) page_moves: u64,
     pub(crate) modelled_ms: f64,
@@ -50,14 +52,20 @@ pub(crate) struct ReportedResult {
 }
 
 impl ReportedResult {
-    pub(crate) fn new(allocator: String, replayed: &Replayed, smallest: Option<u64>) -> Self {
-        let Replayed { outcome, page_moves, cross_stream_waits, modelled, .. } = replayed;
+    pub(crate) fn new(
+        allocator: String,
+        events: usize,
+        replayed: &Replayed,
+        smallest: Option<u64>,
+    ) -> Self {
+        let Replayed { outcome, page_moves, cross_stream_waits, modelled, took, .. } = replayed;
         ReportedResult {
             allocator,
             peak_reserved_bytes: outcome.peak_reserved_bytes,
             ratio: outcome.ratio(),
             mean_ratio: outcome.mean_ratio(),
             ns_per_op: outcome.ns_per_operation(),
+            events_per_second: events as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
             driver_calls: outcome.driver_calls,
             page_moves: *page_moves,
             modelled_ms: modelled.as_secs_f64() * 1e3,

@@ -1,7 +1,7 @@
 //! Tables, and who wins where.
 
 use crate::tab::{DESKTOP, Tab};
-use crate::written::{TRACE, replay, tiny};
+use crate::written::{TRACE, compare, replay, tiny};
 
 /// The first column, from top to bottom.
 const NAMES: &str =
@@ -77,5 +77,23 @@ fn several_traces_are_compared_by_one_measure_at_a_time() {
     // The small one is of two devices.
     assert_eq!(tab.number("document.querySelectorAll('.chart-card').length"), 3.0);
     tab.screenshot("two.png");
+    tab.close();
+}
+
+/// A comparison has scenarios where a replay has traces, and says what follows.
+#[test]
+fn comparisons_are_pages_too() {
+    let arguments = ["--scenario", "interleaved,tight-memory", "--allocator", "pool,torch,direct"];
+    let written = compare("compare", &arguments);
+    let Some(mut tab) = Tab::open(&written.page, DESKTOP) else { return };
+    let scenarios = "[...document.querySelectorAll('.matrix tbody th')].map((cell) => cell.innerText.split(' ')[0]).join()";
+    assert_eq!(tab.text(scenarios), "interleaved,tight-memory");
+    let text = tab.text("document.body.innerText");
+    let advice = written.json["advice"][0]["why"].as_str().expect("a text");
+    for part in
+        [advice, "ran out", "Ranking", "The seeds' figures beside ours", "modelled", "measured"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
     tab.close();
 }

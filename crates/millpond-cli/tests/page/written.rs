@@ -28,9 +28,18 @@ pub(crate) fn tiny() -> &'static Written {
 
 /// What `millpond replay` writes.
 pub(crate) fn replay(name: &str, arguments: &[&str]) -> Written {
+    written(name, "replay", arguments)
+}
+
+/// What `millpond compare` writes.
+pub(crate) fn compare(name: &str, arguments: &[&str]) -> Written {
+    written(name, "compare", arguments)
+}
+
+fn written(name: &str, command: &str, arguments: &[&str]) -> Written {
     let page = folder().join(format!("{name}.html"));
     let output = Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .arg("replay")
+        .arg(command)
         .args(arguments)
         .arg("--html")
         .arg(&page)

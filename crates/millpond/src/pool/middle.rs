@@ -3,10 +3,10 @@
 //! Everything here is under one lock, which is never held while the driver is asked for memory.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::headers::HeaderId;
 use super::heap::NodeId;
+use super::numbers::Numbers;
 use super::points::{Points, StreamSlot};
 use super::size_class::{CLASSES, Class};
 use super::thread_cache::{Bounds, Entry};
@@ -56,27 +56,6 @@ pub(super) struct Batch {
     pub(super) points: Points,
     /// They were in the global cache, not in a slab.
     pub(super) from_global: bool,
-}
-
-/// For keys that are the pool's own numbers: nobody chooses them to collide.
-type Numbers = BuildHasherDefault<NumberHasher>;
-
-#[derive(Debug, Default)]
-struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(GOLDEN);
-    }
 }
 
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::numbers::Numbers;
 use crate::driver::{
     Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
     RelaxedCalls, Stream, StreamId,
@@ -137,7 +138,6 @@ fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
 /// A stream has been made to wait for another.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
-    stream: StreamSlot,
     /// For its points up to this number.
     number: u64,
     /// Its own points from this number on come after them.
@@ -160,7 +160,7 @@ struct StreamState {
     /// Whether anything was freed under the current number.
     has_unrecorded: bool,
     /// The last wait for each stream.
-    waited: Vec<Waited>,
+    waited: HashMap<StreamSlot, Waited, Numbers>,
     /// When the handle was last seen to mean this stream, and the stream not to be captured.
     checked_in: Option<u64>,
     /// It was being captured when last asked: its points have no events until that is over.
@@ -181,7 +181,7 @@ impl StreamState {
             recorded: VecDeque::new(),
             passed_below: first_number,
             has_unrecorded: false,
-            waited: Vec::new(),
+            waited: HashMap::default(),
             checked_in: None,
             is_captured: false,
             is_gone: id.is_none(),
@@ -200,19 +200,13 @@ impl StreamState {
 
     /// Whether its work from now on comes after a point of another stream.
     fn has_waited_for(&self, point: Point) -> bool {
-        let is_for =
-            |waited: &Waited| waited.stream == point.stream && waited.number >= point.number;
-        self.waited.iter().any(is_for)
+        self.waited.get(&point.stream).is_some_and(|waited| waited.number >= point.number)
     }
 
     /// It has been made to wait for another stream's points up to a number.
     fn note_wait(&mut self, stream: StreamSlot, number: u64) {
         // What was freed under this number before has no event yet: it will get one that comes after the wait.
-        let waited = Waited { stream, number, since: self.number };
-        match self.waited.iter_mut().find(|known| known.stream == stream) {
-            Some(known) => *known = waited,
-            None => self.waited.push(waited),
-        }
+        self.waited.insert(stream, Waited { number, since: self.number });
     }
 
     fn find_out_if_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {
@@ -346,10 +340,9 @@ impl Streams {
     fn comes_after(&self, later: Point, earlier: Point) -> bool {
         later.stream != earlier.stream
             && self.known(later.stream).is_some_and(|state| {
-                state.waited.iter().any(|waited| {
-                    waited.stream == earlier.stream
-                        && waited.number >= earlier.number
-                        && waited.since <= later.number
+                let waited = state.waited.get(&earlier.stream);
+                waited.is_some_and(|waited| {
+                    waited.number >= earlier.number && waited.since <= later.number
                 })
             })
     }
@@ -612,7 +605,7 @@ impl Streams {
     fn note_waits(&mut self, taker: StreamSlot, waited: &[(StreamSlot, u64)]) {
         if self.state(taker).waited.len() > MOST_WAITED {
             let mut known = std::mem::take(&mut self.state(taker).waited);
-            known.retain(|&Waited { stream, number, .. }| {
+            known.retain(|&stream, &mut Waited { number, .. }| {
                 !self.has_passed(Point { stream, number })
             });
             self.state(taker).waited = known;

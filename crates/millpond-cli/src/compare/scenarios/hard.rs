@@ -22,7 +22,7 @@ pub(crate) fn size_range(world: &mut World, rng: &mut Rng) -> Result<(), Stopped
 
 /// Very many small blocks.
 pub(crate) fn millions_of_blocks(world: &mut World, rng: &mut Rng) -> Result<(), Stopped> {
-    const LIVE: usize = 700_000;
+    const LIVE: usize = 600_000;
     let draw = |rng: &mut Rng| log_uniform(rng, 256, 8 << 10);
     let mut held = Vec::with_capacity(LIVE);
     for _ in 0..LIVE {
