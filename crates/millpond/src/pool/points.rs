@@ -614,6 +614,22 @@ impl Streams {
         waited.iter().for_each(|(stream, number)| state.note_wait(*stream, *number));
     }
 
+    /// One point that stands for all these, which a stream has just been made to wait for: of that stream. None, if it cannot be had.
+    pub(super) fn point_after(
+        &mut self,
+        points: &Points,
+        taker: StreamSlot,
+        driver: &dyn Driver,
+    ) -> Option<Points> {
+        // Also shows that the wait was the stream's own, and not a capture's.
+        if taker == StreamSlot::NOBODY || !self.are_ordered(points, taker) {
+            return None;
+        }
+        let point = self.point(taker);
+        self.record(taker, driver).ok()?;
+        Some(Points { first: Some(point), more: Vec::new() })
+    }
+
     /// An event to wait for, if these points have not passed.
     pub(super) fn event_before(
         &mut self,

@@ -81,9 +81,7 @@ impl Back {
         let node = match state.find_anywhere(wanted, reach) {
             Some(found) => {
                 // Before there is memory for it: a stream that turns out to be captured cannot be waited for.
-                let points = state.heap.node(found).points.clone();
-                let waits = state.streams.order(&points, taker.slot, taker.handle, &self.driver)?;
-                state.counts.cross_stream_waits += waits as u64;
+                state.order(found, taker, &self.driver)?;
                 state.heap.take(found, bytes, align, used_for)
             }
             None => {

@@ -38,11 +38,7 @@ impl State {
             None => None,
         };
         let Some(found) = found else { return Ok(None) };
-        if !self.streams.are_ordered(&self.heap.node(found).points, taker.slot) {
-            let points = self.heap.node(found).points.clone();
-            let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
-            self.counts.cross_stream_waits += waits as u64;
-        }
+        self.order(found, taker, driver)?;
         let node = self.heap.take(found, bytes, align, used_for);
         if used_for != Use::Slab {
             self.heap.node_mut(node).points = Points::default();
@@ -51,6 +47,28 @@ impl State {
         self.pages.add_user(start, bytes);
         self.count_used(bytes);
         Ok(Some(node))
+    }
+
+    /// Makes a stream come after the points of a free range, where it does not already.
+    pub(super) fn order(
+        &mut self,
+        free: NodeId,
+        taker: Taker,
+        driver: &dyn Driver,
+    ) -> DriverResult<()> {
+        if self.streams.are_ordered(&self.heap.node(free).points, taker.slot) {
+            return Ok(());
+        }
+        let points = self.heap.node(free).points.clone();
+        let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
+        self.counts.cross_stream_waits += waits as u64;
+        if waits > 1
+            && let Some(point) = self.streams.point_after(&points, taker.slot, driver)
+        {
+            // What is left of the range is for others, who would have to wait for as many.
+            self.heap.node_mut(free).points = point;
+        }
+        Ok(())
     }
 
     /// Whether there can be ranges that this taker has to wait for.
