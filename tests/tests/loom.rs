@@ -156,7 +156,7 @@ impl Cache {
     /// A free by the owner's thread, as in `ThreadCache`. How often the block has gone to the back.
     fn free_as_owner(&self) -> usize {
         let put = |kept: &mut usize| {
-            let freed = self.word.free_as_owner(live(7));
+            let freed = self.word.free_as_owner(live(7), || true);
             *kept += usize::from(freed);
             freed
         };
@@ -174,7 +174,7 @@ impl Cache {
             let mut handed_out = 0;
             while *kept > 0 {
                 *kept -= 1;
-                handed_out += usize::from(self.word.take_as_owner(OWNER, live(9)));
+                handed_out += usize::from(self.word.take_as_owner(live(9)));
             }
             handed_out
         };
@@ -196,7 +196,8 @@ impl Cache {
         for () in self.inbox.take(usize::MAX) {
             if self.word.arrives_at(OWNER) {
                 let now = self.word.now();
-                let put = |kept: &mut usize| *kept += usize::from(self.word.free_as_owner(now));
+                let put =
+                    |kept: &mut usize| *kept += usize::from(self.word.free_as_owner(now, || true));
                 // SAFETY: only the owner's thread calls this.
                 unsafe { self.kept.as_owner(put) }.expect("nobody reclaims");
             }

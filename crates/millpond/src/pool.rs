@@ -1,7 +1,7 @@
 //! The pool: device memory at the speed of `malloc`, with little held beyond what is used.
 //!
 //! ```text
-//!   thread cache      one per thread and stream; no lock, no atomic read-modify-write       thread_cache, attached
+//!   thread cache      one per thread and stream; no lock, no atomic read-modify-write       thread_cache, shelf, attached
 //!        │  batches of 16, both ways
 //!   global cache      free blocks of all threads, by stream and class                       middle
 //!        │
@@ -38,6 +38,7 @@ mod pages;
 mod points;
 mod region;
 mod scope;
+mod shelf;
 mod size_class;
 mod stats;
 mod sync;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::bins::STEP_BYTES;
-use super::size_class::{CLASSES, Class, LARGEST_BYTES};
+use super::shelf::{LARGEST_CACHED_BYTES, Shelf};
+use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
 use crate::nearest::nearest;
 use crate::resource::ALIGNMENT;
@@ -231,8 +232,6 @@ impl FromStr for PoolConfig {
     }
 }
 
-const NO_CLASS: u8 = CLASSES as u8;
-
 /// The settings as the pool uses them: those that hot paths read are apart.
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -242,8 +241,8 @@ pub(super) struct Settings {
     global_bytes: AtomicU64,
     batch: AtomicUsize,
     alignment: AtomicUsize,
-    /// By size in units of the least alignment: the class that serves it, aligned enough, or [`NO_CLASS`].
-    classes: [AtomicU8; LARGEST_BYTES / ALIGNMENT],
+    /// By size in units of the least alignment: the shelf that serves it, if all blocks there are aligned enough.
+    shelves: [AtomicU8; LARGEST_CACHED_BYTES / ALIGNMENT],
     direct_above: AtomicUsize,
     counts: AtomicBool,
     all: Mutex<PoolConfig>,
@@ -258,7 +257,7 @@ impl Settings {
             global_bytes: AtomicU64::default(),
             batch: AtomicUsize::default(),
             alignment: AtomicUsize::default(),
-            classes: [const { AtomicU8::new(NO_CLASS) }; _],
+            shelves: [const { AtomicU8::new(Shelf::NONE.0) }; _],
             direct_above: AtomicUsize::default(),
             counts: AtomicBool::default(),
             all: Mutex::default(),
@@ -276,10 +275,18 @@ impl Settings {
         self.global_bytes.store(config.global_cache_max_bytes as u64, Ordering::Relaxed);
         self.batch.store(config.batch_alloc_count, Ordering::Relaxed);
         self.alignment.store(config.alignment, Ordering::Relaxed);
-        for (units, class) in (1..).zip(&self.classes) {
-            let aligned = (units * ALIGNMENT).next_multiple_of(config.alignment);
-            let serving = if aligned <= LARGEST_BYTES { Class::of(aligned).0 } else { NO_CLASS };
-            class.store(serving, Ordering::Relaxed);
+        for (units, shelf) in (1..).zip(&self.shelves) {
+            let bytes = units * ALIGNMENT;
+            let aligned = bytes.next_multiple_of(config.alignment);
+            let serving = if aligned <= LARGEST_BYTES {
+                Shelf::of_class(Class::of(aligned))
+            } else if config.alignment as u64 <= STEP_BYTES {
+                Shelf::of_own(bytes.next_multiple_of(STEP_BYTES as usize) as u64)
+            } else {
+                // Among blocks that were aligned to less before there may be one that will not do.
+                Shelf::NONE
+            };
+            shelf.store(serving.0, Ordering::Relaxed);
         }
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
@@ -312,11 +319,11 @@ impl Settings {
         self.batch.load(Ordering::Relaxed)
     }
 
-    /// The class that serves a request of 1 to [`LARGEST_BYTES`] bytes, if one is aligned enough.
+    /// The shelf that serves a request of 1 to [`LARGEST_CACHED_BYTES`] bytes, if all blocks there are aligned enough.
     #[inline]
-    pub(super) fn class_of(&self, bytes: usize) -> Option<Class> {
-        let class = self.classes.get(bytes.wrapping_sub(1) / ALIGNMENT)?.load(Ordering::Relaxed);
-        (class < NO_CLASS).then_some(Class(class))
+    pub(super) fn shelf_of(&self, bytes: usize) -> Option<Shelf> {
+        let shelf = self.shelves.get(bytes.wrapping_sub(1) / ALIGNMENT)?;
+        Some(Shelf(shelf.load(Ordering::Relaxed)))
     }
 
     #[inline]

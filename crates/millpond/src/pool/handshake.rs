@@ -17,10 +17,12 @@ use super::sync::{AtomicBool, Ordering, UnsafeCell, heavy_barrier, light_barrier
 
 /// A value with an owner, and others who may freeze it.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Handshake<T> {
+    /// First, where its owner's code finds it with shorter instructions.
+    value: UnsafeCell<T>,
     busy: AtomicBool,
     frozen: AtomicBool,
-    value: UnsafeCell<T>,
 }
 
 // SAFETY: `value` is touched only by the owner's thread while `busy` is set and `frozen` was not, or by a reclaimer

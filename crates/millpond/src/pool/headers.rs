@@ -4,10 +4,10 @@
 //! freed while the pool lives: a thread that frees a stale address reads an old header, and sees that it is old.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::bins::Bin;
 use super::heap::NodeId;
+use super::shelf::Shelf;
 use super::size_class::{Class, Divisor};
 pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 
@@ -15,53 +15,53 @@ pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HeaderId(pub(super) u32);
 
-/// A slab, or one block. What a free reads comes first.
+/// A slab, or one block.
 #[derive(Debug)]
-#[repr(C, align(64))]
 pub(super) struct Header {
-    /// Of a slab's blocks; `own_word` is that of a block of its own.
+    /// Of a slab's blocks, or that of a block of its own.
     words: Box<[BlockWord]>,
     /// Where it begins in the span.
     start: AtomicU64,
     divisor: Divisor,
+    /// The size of a block.
+    block_bytes: AtomicU64,
     pub(super) id: HeaderId,
-    /// Of a slab's blocks; a block of its own has none.
-    class: Class,
-    /// The bin of the size of a block of its own: finding it takes longer than all else that a cache does.
-    bin: AtomicU16,
-    own_word: BlockWord,
+    /// Where caches keep the blocks: finding the bin of a size takes longer than all else that a free does.
+    shelf: AtomicU8,
     node: AtomicU32,
-    /// What was asked for, for a block of its own.
+    /// What was asked for, for a block of its own whose word cannot say it.
     requested: AtomicU64,
-    /// The size of a block of its own.
-    bytes: AtomicU64,
 }
 
 impl Header {
     fn new(id: HeaderId, class: Option<Class>) -> Header {
-        let blocks = class.map_or(0, Class::blocks);
+        let blocks = class.map_or(1, Class::blocks);
         Header {
             words: (0..blocks).map(|_| BlockWord::new(Word::FREE)).collect(),
             start: AtomicU64::new(0),
             divisor: class.map_or(Divisor::ONE_BLOCK, Divisor::of),
+            block_bytes: AtomicU64::new(class.map_or(0, Class::block_bytes)),
             id,
-            class: class.unwrap_or(Class(0)),
-            bin: AtomicU16::new(0),
-            own_word: BlockWord::new(Word::FREE),
+            shelf: AtomicU8::new(class.map_or(Shelf::NONE, Shelf::of_class).0),
             node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
         }
     }
 
     // Relaxed throughout: a header is written before its entry in the page map, which releases it; a stale reader is
     // told apart by the words and by `start`, not by order.
 
-    pub(super) fn place(&self, start: u64, bytes: u64, node: NodeId) {
+    /// A slab begins here.
+    pub(super) fn place(&self, start: u64, node: NodeId) {
         self.start.store(start, Ordering::Relaxed);
-        self.bytes.store(bytes, Ordering::Relaxed);
-        self.bin.store(Bin::of(bytes).index() as u16, Ordering::Relaxed);
         self.node.store(node.0, Ordering::Relaxed);
+    }
+
+    /// A block of its own begins here.
+    pub(super) fn place_own(&self, start: u64, bytes: u64, node: NodeId) {
+        self.place(start, node);
+        self.block_bytes.store(bytes, Ordering::Relaxed);
+        self.shelf.store(Shelf::of_own(bytes).0, Ordering::Relaxed);
     }
 
     #[inline]
@@ -69,27 +69,32 @@ impl Header {
         self.start.load(Ordering::Relaxed)
     }
 
+    /// The size of a block.
     #[inline]
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    pub(super) fn block_bytes(&self) -> u64 {
+        self.block_bytes.load(Ordering::Relaxed)
     }
 
-    /// The number of the bin of its size.
+    /// Where caches keep the blocks.
     #[inline]
-    pub(super) fn bin(&self) -> usize {
-        usize::from(self.bin.load(Ordering::Relaxed))
+    pub(super) fn shelf(&self) -> Shelf {
+        Shelf(self.shelf.load(Ordering::Relaxed))
     }
 
     pub(super) fn node(&self) -> NodeId {
         NodeId(self.node.load(Ordering::Relaxed))
     }
 
-    #[inline]
-    pub(super) fn requested(&self) -> usize {
+    /// What was asked for, of a block whose word is `now`.
+    pub(super) fn requested(&self, now: Word) -> usize {
+        if now.slack() < Word::MOST_SLACK {
+            // Of a block that is being freed elsewhere, its header may be another's already.
+            return (self.block_bytes() as usize).saturating_sub(now.slack());
+        }
         self.requested.load(Ordering::Relaxed) as usize
     }
 
-    #[inline]
+    /// For a block of its own that nobody else knows of as yet.
     pub(super) fn set_requested(&self, bytes: usize) {
         self.requested.store(bytes as u64, Ordering::Relaxed);
     }
@@ -97,51 +102,25 @@ impl Header {
     /// The class of a slab's blocks; none for a block of its own.
     #[inline]
     pub(super) fn class(&self) -> Option<Class> {
-        (!self.words.is_empty()).then_some(self.class)
-    }
-
-    pub(super) fn block_bytes(&self) -> u64 {
-        self.class().map_or_else(|| self.bytes(), Class::block_bytes)
+        self.shelf().class()
     }
 
     #[inline]
     pub(super) fn word(&self, index: usize) -> &BlockWord {
-        self.words.get(index).unwrap_or(&self.own_word)
-    }
-
-    /// The word of a block of its own.
-    #[inline]
-    pub(super) fn own_word(&self) -> &BlockWord {
-        &self.own_word
+        &self.words[index]
     }
 
     pub(super) fn blocks(&self) -> usize {
-        self.words.len().max(1)
+        self.words.len()
     }
 
     /// The block that begins at an offset of the span, if one does.
     #[inline]
     pub(super) fn block(&self, offset: u64) -> Option<Block<'_>> {
-        match self.class() {
-            Some(_) => self.small_block(offset).map(|(block, _)| block),
-            None => self.own_block(offset),
-        }
-    }
-
-    /// As [`block`](Self::block), where a block of its own is asked for.
-    #[inline]
-    pub(super) fn own_block(&self, offset: u64) -> Option<Block<'_>> {
-        let begins = self.words.is_empty() && offset == self.start();
-        begins.then_some(Block { header: self, offset, index: 0, word: &self.own_word })
-    }
-
-    /// As [`block`](Self::block), where a slab's is asked for.
-    #[inline]
-    pub(super) fn small_block(&self, offset: u64) -> Option<(Block<'_>, Class)> {
         let inside = offset.wrapping_sub(self.start());
-        let index = self.divisor.index_of(inside)?;
-        // A block of its own has no words, and so no block of a slab.
-        Some((Block { header: self, offset, index, word: self.words.get(index)? }, self.class))
+        let block_bytes = self.block_bytes();
+        let index = self.divisor.index_of(inside, block_bytes)?;
+        Some(Block { header: self, offset, block_bytes, index, word: self.words.get(index)? })
     }
 }
 
@@ -150,6 +129,7 @@ impl Header {
 pub(super) struct Block<'a> {
     pub(super) header: &'a Header,
     pub(super) offset: u64,
+    pub(super) block_bytes: u64,
     pub(super) index: usize,
     pub(super) word: &'a BlockWord,
 }
@@ -158,10 +138,7 @@ impl Block<'_> {
     /// What was asked for.
     #[inline]
     pub(super) fn requested(&self, now: Word) -> usize {
-        match self.header.class() {
-            Some(_) => now.requested(),
-            None => self.header.requested(),
-        }
+        self.header.requested(now)
     }
 }
 
@@ -169,7 +146,14 @@ const CHUNK: usize = 1024;
 const CHUNKS: usize = 1 << 14;
 
 /// Headers that came into being together; each is written once.
-type HeaderChunk = Box<[OnceLock<Header>]>;
+type HeaderChunk = Box<[Slot]>;
+
+/// One header, in a line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Slot(OnceLock<Header>);
+
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// All headers of a pool. Reading takes no lock; adding is done under the pool's middle lock.
 #[derive(Debug)]
@@ -187,12 +171,12 @@ impl Headers {
     pub(super) fn get(&self, id: HeaderId) -> &Header {
         let index = id.0 as usize;
         let chunk = self.chunks[index / CHUNK].get().expect("ids are of headers");
-        chunk[index % CHUNK].get().expect("ids are of headers")
+        chunk[index % CHUNK].0.get().expect("ids are of headers")
     }
 
     /// Every header, also those that describe nothing at the moment.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Header> {
-        self.chunks.iter().map_while(OnceLock::get).flatten().filter_map(OnceLock::get)
+        self.chunks.iter().map_while(OnceLock::get).flatten().filter_map(|slot| slot.0.get())
     }
 
     /// A new header.
@@ -200,9 +184,9 @@ impl Headers {
         let index = self.added.fetch_add(1, Ordering::Relaxed) as usize;
         assert!(index < CHUNK * CHUNKS, "sixteen million slabs and large blocks");
         let chunk = self.chunks[index / CHUNK]
-            .get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+            .get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect());
         let id = HeaderId(index as u32);
-        chunk[index % CHUNK].get_or_init(|| Header::new(id, class));
+        chunk[index % CHUNK].0.get_or_init(|| Header::new(id, class));
         id
     }
 }

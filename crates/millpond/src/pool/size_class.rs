@@ -43,27 +43,26 @@ const RECIPROCAL_BITS: u32 = 20;
 /// Finds the number of a block from where it begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
-    bytes: u32,
     reciprocal: u32,
 }
 
 impl Divisor {
     /// Everything is the beginning of block 0, or of none.
-    pub(super) const ONE_BLOCK: Divisor = Divisor { bytes: 0, reciprocal: 0 };
+    pub(super) const ONE_BLOCK: Divisor = Divisor { reciprocal: 0 };
 
     pub(super) fn of(class: Class) -> Divisor {
         let bytes = BLOCK_BYTES[class.index()];
-        Divisor { bytes, reciprocal: (1 << RECIPROCAL_BITS) / (bytes / ALIGNMENT as u32) + 1 }
+        Divisor { reciprocal: (1 << RECIPROCAL_BITS) / (bytes / ALIGNMENT as u32) + 1 }
     }
 
     /// The number of the block that begins at an offset of a slab, if one does. For any other number, none, or one that is more
-    /// than a slab has.
+    /// than a slab has. `block_bytes` are those of the class.
     #[inline]
-    pub(super) fn index_of(self, offset: u64) -> Option<usize> {
+    pub(super) fn index_of(self, offset: u64, block_bytes: u64) -> Option<usize> {
         let units = offset / ALIGNMENT as u64;
         let index = units.wrapping_mul(u64::from(self.reciprocal)) >> RECIPROCAL_BITS;
         // An offset from below the slab is nearly 2⁶⁴, and the product less than 2⁶⁰.
-        (index * u64::from(self.bytes) == offset).then_some(index as usize)
+        (index.wrapping_mul(block_bytes) == offset).then_some(index as usize)
     }
 }
 
@@ -134,11 +133,12 @@ mod tests {
                 let index = (offset / class.block_bytes()) as usize;
                 let divisor = Divisor::of(class);
                 assert_eq!(
-                    divisor.index_of(offset),
+                    divisor.index_of(offset, class.block_bytes()),
                     exact.then_some(index),
                     "{class:?} at {offset}"
                 );
-                assert_eq!(divisor.index_of(offset.wrapping_sub(1 << 50)), None);
+                let below = offset.wrapping_sub(1 << 50);
+                assert_eq!(divisor.index_of(below, class.block_bytes()), None);
             }
         }
     }

@@ -4,16 +4,17 @@
 //! cache away from it for a moment, to reclaim what an idle thread holds; `handshake` is how.
 
 use std::cell::Cell;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::{mem, ptr};
 
-use super::bins::Bin;
+use super::bins::STEP_BYTES;
 use super::counters::{Counters, Counting};
 use super::handshake::Handshake;
-use super::headers::{Block, BlockWord, Header, HeaderId, Kind, Tag, Word};
+use super::headers::{Block, BlockWord, HeaderId, Kind, Tag, Word};
 use super::inbox::Inbox;
 use super::points::StreamSlot;
+use super::shelf::{SHELF_NUMBERS, SHELVES, Shelf};
 use super::size_class::{CLASSES, Class, LARGEST_BYTES};
 use crate::driver::Stream;
 
@@ -25,83 +26,83 @@ pub(super) struct Entry {
     pub(super) index: u32,
 }
 
-/// A free block of a slab in a cache, with its word at hand.
+/// A free block in a cache, with its word and its size at hand.
 #[derive(Clone, Copy, Debug)]
 struct Cached {
     offset: u64,
     word: *const BlockWord,
-}
-
-/// A free block of its own in a cache, with its header at hand.
-#[derive(Clone, Copy, Debug)]
-struct CachedLarge {
     bytes: u64,
-    offset: u64,
-    header: *const Header,
 }
 
-/// Free blocks of one class: the first `used` slots. As many as there are slots are kept without asking whether the cache may
-/// keep so much.
-#[derive(Debug, Default)]
+/// Free blocks of one shelf: the first `used` slots. As many as there are slots are kept without asking for the settings.
+#[derive(Debug)]
 struct Stack {
-    slots: Vec<Cached>,
+    slots: Box<[Cached]>,
     used: usize,
+    /// How much more than was asked for the last block may have to be handed out at once.
+    most_slack: u64,
+    /// Which bits of its blocks' sizes count against the room that is left, and what must be less than what then is left: all and -1
+    /// for blocks of their own, none that a size has and the least number for those of slabs, which have their slots.
+    counted: i64,
 }
 
 impl Stack {
-    const EMPTY_SLOT: Cached = Cached { offset: 0, word: ptr::null() };
+    const EMPTY_SLOT: Cached = Cached { offset: 0, word: ptr::null(), bytes: 0 };
 
-    #[inline]
-    fn pop(&mut self) -> Option<Cached> {
-        let last = self.used.wrapping_sub(1);
-        let cached = *self.slots.get(last)?;
-        self.used = last;
-        Some(cached)
+    fn new(shelf: usize) -> Stack {
+        let (most_slack, counted) = if shelf < CLASSES {
+            // Every block of a class will do.
+            (LARGEST_BYTES as u64, i64::MIN)
+        } else {
+            // Blocks of one bin differ by up to 3 %: one that fits exactly, or the best of several is looked for.
+            (STEP_BYTES - 1, -1)
+        };
+        Stack { slots: Box::default(), used: 0, most_slack, counted }
     }
 
-    /// Whether there was a slot, and something for it.
-    #[inline]
-    fn push(&mut self, cached: impl FnOnce() -> Option<Cached>) -> bool {
-        let Some(slot) = self.slots.get_mut(self.used) else { return false };
-        let Some(cached) = cached() else { return false };
-        *slot = cached;
-        self.used += 1;
-        true
+    fn blocks(&self) -> &[Cached] {
+        &self.slots[..self.used]
     }
 
+    /// Takes a block; the last takes its place.
+    fn swap_remove(&mut self, index: usize) -> Cached {
+        let cached = self.slots[index];
+        self.used -= 1;
+        self.slots[index] = self.slots[self.used];
+        cached
+    }
+
+    /// Has so many slots from now on, or as many as are used.
     fn set_slots(&mut self, slots: usize) {
-        self.slots.resize(slots.max(self.used), Self::EMPTY_SLOT);
+        let mut new = mem::take(&mut self.slots).into_vec();
+        new.resize(slots.max(self.used), Self::EMPTY_SLOT);
+        self.slots = new.into_boxed_slice();
     }
 
     /// Takes the oldest blocks.
-    fn take_first(&mut self, count: usize) -> impl Iterator<Item = u64> + '_ {
+    fn take_first(&mut self, count: usize) -> Vec<u64> {
+        let offsets = self.slots[..count].iter().map(|cached| cached.offset).collect();
+        self.slots.copy_within(count..self.used, 0);
         self.used -= count;
-        let slots = self.slots.len();
-        // The slots that are left over come after those that are used.
-        self.slots.extend(std::iter::repeat_n(Self::EMPTY_SLOT, count));
-        debug_assert!(self.slots.len() == slots + count);
-        self.slots.drain(..count).map(|cached| cached.offset)
+        offsets
     }
 }
-
-/// The largest block that a cache keeps.
-pub(super) const LARGEST_CACHED_BYTES: u64 = 1 << 20;
-
-const FIRST_BIN: usize = Bin::of(LARGEST_BYTES as u64).index();
-const LARGE_BINS: usize = Bin::of(LARGEST_CACHED_BYTES).index() - FIRST_BIN + 1;
 
 /// Blocks of a bin that are looked at for one that fits.
 const LOOKED_AT: usize = 4;
 
-/// `granted_bytes = Σ slots × size`, over classes; `large_bytes = Σ large`; the cache's bound is on their
-/// sum. What is in the outbox belongs to others.
+/// The cache's bound is on `granted_bytes` and the bytes of blocks of their own together. What is in the outbox belongs to others.
 #[derive(Debug)]
+#[repr(C)]
 struct Stacks {
-    classes: [Stack; CLASSES],
+    /// By shelf: classes, then bins of blocks of their own, which differ in size by at most 3 %.
+    stacks: [Stack; SHELF_NUMBERS],
+    /// The slots of classes, used or not.
     granted_bytes: u64,
-    /// Blocks of their own, by bin: those of one bin differ in size by at most 3 %.
-    large: Box<[Vec<CachedLarge>]>,
-    large_bytes: u64,
+    /// What blocks of their own may have in all, and how much more that is than they have. Either may be less than nothing: slabs
+    /// may have been granted more than their quarter.
+    large_most: i64,
+    large_room: i64,
     /// Blocks of one other cache that this thread has freed.
     outbox: Vec<RemoteFree>,
     outbox_owner: Tag,
@@ -120,12 +121,14 @@ pub(super) struct RemoteFree {
 
 /// The blocks that one thread keeps for one stream.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(super) struct ThreadCache {
+    stacks: Handshake<Stacks>,
     pub(super) tag: Tag,
+    /// The word of a live block of this cache that was asked for whole.
+    pub(super) live: Word,
     /// Changes only while the cache is nobody's and empty.
     stream: AtomicU32,
-    stacks: Handshake<Stacks>,
     /// Blocks of this cache that others have freed.
     pub(super) inbox: Inbox<RemoteFree>,
 }
@@ -134,12 +137,13 @@ impl ThreadCache {
     pub(super) fn new(tag: Tag, stream: StreamSlot) -> ThreadCache {
         ThreadCache {
             tag,
+            live: Word::live(0, tag),
             stream: AtomicU32::new(stream.0),
             stacks: Handshake::new(Stacks {
-                classes: std::array::from_fn(|_| Stack::default()),
+                stacks: std::array::from_fn(Stack::new),
                 granted_bytes: 0,
-                large: (0..LARGE_BINS).map(|_| Vec::new()).collect(),
-                large_bytes: 0,
+                large_most: 0,
+                large_room: 0,
                 outbox: Vec::new(),
                 outbox_owner: Tag::NONE,
             }),
@@ -167,81 +171,54 @@ impl ThreadCache {
         unsafe { self.stacks.as_owner(run) }
     }
 
-    /// Takes a block of a class and makes it live. One that another thread is freeing, too, at this moment is left to come back by
-    /// the inbox, and none is taken. Only the owner's thread may call this.
+    /// Takes the last block of a shelf and makes it live, if it fits closely enough. One that another thread is freeing, too, at this
+    /// moment is left to come back by the inbox, and none is taken. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn take_small(&self, class: Class, bytes: usize) -> Option<u64> {
-        let (tag, live) = (self.tag, Word::live(bytes, self.tag));
+    pub(super) fn take(&self, shelf: Shelf, bytes: usize) -> Option<u64> {
+        let live = self.live;
         self.with(|stacks| {
-            let cached = stacks.classes[class.index()].pop()?;
-            // SAFETY: a slot that is used has a block's word, which is in a header and lives as long as the pool; see
-            // `Stacks`.
-            let word = unsafe { &*cached.word };
-            word.take_as_owner(tag, live).then_some(cached.offset)
-        })?
-    }
-
-    /// As [`take_small`](Self::take_small), for a block of its own of at least `block_bytes`, and little more. Only the owner's thread may call this.
-    #[inline]
-    pub(super) fn take_large(&self, block_bytes: u64, requested: usize) -> Option<u64> {
-        let (tag, live) = (self.tag, Word::live(Word::OWN_BLOCK, self.tag));
-        self.with(|stacks| {
-            let CachedLarge { bytes, offset, header } = stacks.pop_large(block_bytes)?;
-            stacks.large_bytes -= bytes;
-            // SAFETY: headers live as long as the pool; see `Stacks`.
-            let header = unsafe { &*header };
-            if !header.own_word().take_as_owner(tag, live) {
+            let stack = &mut stacks.stacks[shelf.index()];
+            let last = stack.used.wrapping_sub(1);
+            let cached = *stack.slots.get(last)?;
+            let slack = cached.bytes.wrapping_sub(bytes as u64);
+            if slack > stack.most_slack {
                 return None;
             }
-            header.set_requested(requested);
-            Some(offset)
+            stack.used = last;
+            stacks.large_room += cached.bytes as i64 & stack.counted;
+            cached.hand_out(live.with_slack(slack as usize))
         })?
     }
 
-    /// Puts a block of a slab back, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or
+    /// As [`take`](Self::take), for the best of several blocks of their own of at least `block_bytes`, and little more. The caller
+    /// notes in its header what was requested, if its word cannot say it.
+    pub(super) fn take_fitting(&self, block_bytes: u64, requested: usize) -> Option<(u64, Word)> {
+        self.with(|stacks| {
+            let cached = stacks.pop_fitting(block_bytes)?;
+            stacks.large_room += cached.bytes as i64;
+            let slack = (cached.bytes as usize - requested).min(Word::MOST_SLACK);
+            let live = self.live.with_slack(slack);
+            Some((cached.hand_out(live)?, live))
+        })?
+    }
+
+    /// Puts a block back on its shelf, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or
     /// the cache is full or frozen; nothing has changed. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn put_small(&self, block: Block<'_>, class: Class, now: Word) -> bool {
-        let put = self.with(|stacks| stacks.push_small(block, class, now));
-        put == Some(true)
+    pub(super) fn put(&self, block: Block<'_>, now: Word) -> bool {
+        self.with(|stacks| stacks.push(block, now)) == Some(true)
     }
 
-    /// As [`put_small`](Self::put_small), and makes room within bounds if there is none.
-    pub(super) fn put_small_within(
-        &self,
-        block: Block<'_>,
-        class: Class,
-        now: Word,
-        most: Bounds,
-    ) -> bool {
+    /// As [`put`](Self::put), and makes room within bounds if there is none.
+    pub(super) fn put_within(&self, block: Block<'_>, now: Word, most: Bounds) -> bool {
+        let shelf = block.header.shelf();
         let put = self.with(|stacks| {
-            stacks.push_small(block, class, now)
-                || stacks.grant(class, most) && stacks.push_small(block, class, now)
-        });
-        put == Some(true)
-    }
-
-    /// As [`put_small_within`](Self::put_small_within), for a block of its own.
-    #[inline]
-    pub(super) fn put_large(&self, block: Block<'_>, now: Word, most: Bounds) -> bool {
-        let bytes = block.header.bytes();
-        if bytes > LARGEST_CACHED_BYTES {
-            return false;
-        }
-        let bin = block.header.bin().wrapping_sub(FIRST_BIN);
-        let put = self.with(|stacks| {
-            let Some(list) = stacks.large.get_mut(bin) else { return false };
-            let kept = stacks.granted_bytes + stacks.large_bytes;
-            // A quarter is left to blocks of slabs: they are many, and small.
-            if list.len() >= most.blocks
-                || kept + bytes > most.bytes - most.bytes / 4
-                || !block.word.free_as_owner(now)
-            {
-                return false;
-            }
-            list.push(CachedLarge { bytes, offset: block.offset, header: block.header });
-            stacks.large_bytes += bytes;
-            true
+            let has_room = stacks.has_room(shelf, block.block_bytes)
+                || match shelf.class() {
+                    Some(class) => stacks.grant(class, most),
+                    None => stacks.admit(shelf, block.block_bytes, most),
+                };
+            has_room && stacks.push(block, now)
         });
         put == Some(true)
     }
@@ -265,25 +242,30 @@ impl ThreadCache {
     pub(super) fn fill<'a>(
         &self,
         class: Class,
-        blocks: impl Iterator<Item = (u64, &'a BlockWord)>,
+        blocks: impl ExactSizeIterator<Item = (u64, &'a BlockWord)>,
         most: Bounds,
     ) -> usize {
-        let cached = Word::live(1, self.tag).with(Kind::Cached);
+        let word_in_cache = self.live.with(Kind::Cached);
+        let bytes = class.block_bytes();
         let filled = self.with(|stacks| {
-            let kept = stacks.granted_bytes + stacks.large_bytes;
-            let stack = &mut stacks.classes[class.index()];
+            let kept = stacks.granted_bytes + stacks.large_bytes();
+            let stack = &mut stacks.stacks[class.index()];
             let (used, slots) = (stack.used, stack.slots.len());
-            let more = (most.bytes.saturating_sub(kept) / class.block_bytes()) as usize;
+            let more = (most.bytes.saturating_sub(kept) / bytes) as usize;
             let room = most.blocks.saturating_sub(used).min(slots - used + more);
-            for (offset, word) in blocks.take(room) {
-                if stack.used == stack.slots.len() {
-                    stack.slots.push(Stack::EMPTY_SLOT);
-                }
-                word.set(cached);
-                stack.push(|| Some(Cached { offset, word }));
+            let blocks = blocks.take(room);
+            if blocks.len() > slots - used {
+                stack.set_slots(used + blocks.len());
             }
-            stacks.granted_bytes += class.block_bytes() * (stack.slots.len() - slots) as u64;
-            stack.used - used
+            for (offset, word) in blocks {
+                word.set(word_in_cache);
+                stack.slots[stack.used] = Cached { offset, word, bytes };
+                stack.used += 1;
+            }
+            let filled = stack.used - used;
+            stacks.granted_bytes += bytes * (stack.slots.len() - slots) as u64;
+            stacks.bound_large(most);
+            filled
         });
         filled.unwrap_or(0)
     }
@@ -291,8 +273,8 @@ impl ThreadCache {
     /// Takes the older half of a class's blocks. Only the owner's thread may call this.
     pub(super) fn take_half(&self, class: Class) -> Vec<u64> {
         let half = self.with(|stacks| {
-            let stack = &mut stacks.classes[class.index()];
-            stack.take_first(stack.used.div_ceil(2)).collect()
+            let stack = &mut stacks.stacks[class.index()];
+            stack.take_first(stack.used.div_ceil(2))
         });
         half.unwrap_or_default()
     }
@@ -305,14 +287,11 @@ impl ThreadCache {
     ) -> (Vec<u64>, Option<Parcel>, T) {
         let take = |stacks: &mut Stacks| {
             let mut offsets = Vec::new();
-            for stack in &mut stacks.classes {
-                offsets.extend(stack.slots.drain(..).take(stack.used).map(|cached| cached.offset));
-                stack.used = 0;
+            for stack in &mut stacks.stacks[..SHELVES] {
+                offsets.extend(stack.take_first(stack.used));
+                stack.set_slots(0);
             }
-            for list in &mut stacks.large {
-                offsets.extend(list.drain(..).map(|cached| cached.offset));
-            }
-            (stacks.granted_bytes, stacks.large_bytes) = (0, 0);
+            (stacks.granted_bytes, stacks.large_most, stacks.large_room) = (0, 0, 0);
             (offsets, stacks.take_outbox(), before_thaw())
         };
         // SAFETY: the caller holds the pool's list of caches, so there is one reclaimer at a time; it is not inside `with`,
@@ -325,12 +304,13 @@ impl ThreadCache {
     pub(super) fn take_some_large(&self, most: usize) -> Vec<u64> {
         let take = |stacks: &mut Stacks| {
             let mut offsets = Vec::with_capacity(most);
-            for list in stacks.large.iter_mut().rev() {
-                let staying = list.len().saturating_sub(most - offsets.len());
-                for cached in list.drain(staying..) {
-                    stacks.large_bytes -= cached.bytes;
+            for stack in stacks.stacks[CLASSES..SHELVES].iter_mut().rev() {
+                let staying = stack.used.saturating_sub(most - offsets.len());
+                for cached in &stack.slots[staying..stack.used] {
+                    stacks.large_room += cached.bytes as i64;
                     offsets.push(cached.offset);
                 }
+                stack.used = staying;
             }
             offsets
         };
@@ -346,69 +326,116 @@ impl ThreadCache {
     }
 }
 
+impl Cached {
+    /// Makes the block a user's. `None`: another thread's free of it is under way.
+    #[inline]
+    fn hand_out(self, live: Word) -> Option<u64> {
+        // SAFETY: a slot that is used has a block's word, which is in a header and lives as long as the pool; see `Stacks`.
+        let word = unsafe { &*self.word };
+        word.take_as_owner(live).then_some(self.offset)
+    }
+}
+
 impl Stacks {
     #[inline]
-    fn push_small(&mut self, block: Block<'_>, class: Class, now: Word) -> bool {
-        let word = block.word;
-        let cached = || word.free_as_owner(now).then_some(Cached { offset: block.offset, word });
-        self.classes[class.index()].push(cached)
+    fn push(&mut self, block: Block<'_>, now: Word) -> bool {
+        let Block { header, offset, block_bytes: bytes, word, .. } = block;
+        word.free_as_owner(now, || {
+            let stack = &mut self.stacks[header.shelf().index()];
+            let room = self.large_room - (bytes as i64 & stack.counted);
+            if room <= stack.counted {
+                return false;
+            }
+            let Some(slot) = stack.slots.get_mut(stack.used) else { return false };
+            self.large_room = room;
+            stack.used += 1;
+            *slot = Cached { offset, word, bytes };
+            true
+        })
     }
 
-    /// A block of at least `block_bytes` from its bin, an exact one if there is, or else from the next bin.
-    #[inline]
-    fn pop_large(&mut self, block_bytes: u64) -> Option<CachedLarge> {
-        let bin = Bin::of(block_bytes).index().wrapping_sub(FIRST_BIN);
-        let list = self.large.get_mut(bin)?;
-        if let Some(last) = list.last()
-            && last.bytes == block_bytes
-        {
-            return list.pop();
-        }
-        self.pop_fitting(bin, block_bytes)
+    fn has_room(&self, shelf: Shelf, bytes: u64) -> bool {
+        let stack = &self.stacks[shelf.index()];
+        let room = self.large_room - (bytes as i64 & stack.counted);
+        stack.used < stack.slots.len() && room > stack.counted
     }
 
     /// A block of a bin or the next that is large enough.
-    #[inline(never)]
-    fn pop_fitting(&mut self, bin: usize, block_bytes: u64) -> Option<CachedLarge> {
-        let list = self.large.get_mut(bin)?;
-        let first = list.len().saturating_sub(LOOKED_AT);
-        let fitting = (first..list.len()).filter(|index| list[*index].bytes >= block_bytes);
-        if let Some(best) = fitting.min_by_key(|index| list[*index].bytes) {
-            return Some(list.swap_remove(best));
+    fn pop_fitting(&mut self, block_bytes: u64) -> Option<Cached> {
+        let bin = Shelf::of_own(block_bytes).index();
+        let stack = &mut self.stacks[bin];
+        let blocks = stack.blocks();
+        let last = blocks.len().saturating_sub(LOOKED_AT)..blocks.len();
+        let fitting = last.filter(|index| blocks[*index].bytes >= block_bytes);
+        if let Some(best) = fitting.min_by_key(|index| blocks[*index].bytes) {
+            return Some(stack.swap_remove(best));
         }
-        self.large.get_mut(bin + 1)?.pop()
+        let next = self.stacks.get_mut(bin + 1)?;
+        let last = next.used.checked_sub(1)?;
+        Some(next.swap_remove(last))
+    }
+
+    /// What blocks of their own have.
+    fn large_bytes(&self) -> u64 {
+        (self.large_most - self.large_room) as u64
+    }
+
+    /// Says anew what blocks of their own may have.
+    fn bound_large(&mut self, most: Bounds) {
+        let large_bytes = self.large_bytes();
+        // A quarter is left to blocks of slabs: they are many, and small. Nobody has so many bytes that a sign has no place.
+        let most_bytes = (most.bytes - most.bytes / 4).min(1 << 60);
+        self.large_most = most_bytes as i64 - self.granted_bytes as i64;
+        self.large_room = self.large_most - large_bytes as i64;
+    }
+
+    /// Lets a shelf keep more blocks of their own, as far as the bounds allow.
+    #[cold]
+    fn admit(&mut self, shelf: Shelf, bytes: u64, most: Bounds) -> bool {
+        const FIRST_SLOTS: usize = 4;
+        self.bound_large(most);
+        let stack = &mut self.stacks[shelf.index()];
+        if shelf == Shelf::NONE || bytes as i64 > self.large_room {
+            return false;
+        }
+        if stack.used == stack.slots.len() {
+            stack.set_slots((2 * stack.used).max(FIRST_SLOTS).min(most.blocks));
+        }
+        stack.used < stack.slots.len()
     }
 
     /// Lets a class keep more blocks: twice as many as it has, as far as the bounds allow.
     #[cold]
     fn grant(&mut self, class: Class, most: Bounds) -> bool {
         const FIRST_GRANT: usize = 8;
-        let used = self.classes[class.index()].used;
+        let used = self.stacks[class.index()].used;
         let slots = (2 * used).max(FIRST_GRANT).min(most.blocks);
         if slots <= used {
             return false;
         }
+        let large_bytes = self.large_bytes();
         let more = |slots: usize| class.block_bytes() * (slots - used) as u64;
-        if self.granted_bytes + self.large_bytes + more(slots) > most.bytes {
+        if self.granted_bytes + large_bytes + more(slots) > most.bytes {
             // What others were granted and do not use they may ask for again.
-            self.classes.iter_mut().for_each(|stack| stack.set_slots(0));
+            self.stacks[..CLASSES].iter_mut().for_each(|stack| stack.set_slots(0));
             self.count_granted();
         }
-        let room = most.bytes.saturating_sub(self.granted_bytes + self.large_bytes);
+        let room = most.bytes.saturating_sub(self.granted_bytes + large_bytes);
         let slots = slots.min(used + (room / class.block_bytes()) as usize);
-        self.classes[class.index()].set_slots(slots);
+        self.stacks[class.index()].set_slots(slots);
         self.count_granted();
+        self.bound_large(most);
         slots > used
     }
 
     fn count_granted(&mut self) {
         let bytes =
             |(class, stack): (u8, &Stack)| Class(class).block_bytes() * stack.slots.len() as u64;
-        self.granted_bytes = (0..).zip(&self.classes).map(bytes).sum();
+        self.granted_bytes = (0..).zip(&self.stacks[..CLASSES]).map(bytes).sum();
     }
 
     fn take_outbox(&mut self) -> Option<Parcel> {
-        let blocks = std::mem::replace(&mut self.outbox, Vec::with_capacity(OUTBOX_BLOCKS));
+        let blocks = mem::replace(&mut self.outbox, Vec::with_capacity(OUTBOX_BLOCKS));
         (!blocks.is_empty()).then_some(Parcel { owner: self.outbox_owner, blocks })
     }
 }
@@ -461,8 +488,9 @@ thread_local! {
 /// Where a stream is remembered. Handles are addresses of something, or small numbers.
 #[inline]
 fn place_of(stream: Stream) -> usize {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    (stream.0.wrapping_mul(GOLDEN) >> (64 - REMEMBERED_BITS)) as usize
+    // Of 32 bits: such a factor is part of an instruction.
+    const GOLDEN: u32 = 0x9e37_79b9;
+    ((stream.0 as u32).wrapping_mul(GOLDEN) >> (u32::BITS - REMEMBERED_BITS)) as usize
 }
 
 /// Runs something with this thread's cache for a stream of a pool, if it was used lately and the stream's handle has kept

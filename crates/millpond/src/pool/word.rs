@@ -6,11 +6,11 @@ use super::sync::{AtomicU32, Ordering};
 ///
 /// ```text
 ///   31                16 15              2 1  0
-///   size asked for − 1  │ cache that owns │ kind
+///   bytes not asked for │ cache that owns │ kind
 /// ```
 ///
-/// A block of its own may be larger than that; its size is [`Word::OWN_BLOCK`], which no block of a slab has, and its header
-/// knows better.
+/// With the block's size, which its header has, that says what was asked for. Where it is [`Word::MOST_SLACK`] or more, which
+/// only a block of its own can have, the header knows better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u32);
 
@@ -43,21 +43,29 @@ pub(super) enum Kind {
     Free,
     /// A user's.
     Live,
-    /// In its owner's cache.
-    Cached,
     /// Freed by another thread, on its way to its owner.
     Remote,
+    /// In its owner's cache. All bits are set, so that whatever comes into a cache takes one instruction to say so.
+    Cached,
 }
 
 impl Word {
     pub(super) const FREE: Word = Word(0);
-    /// Stands for the size of a block that is not of a slab.
-    pub(super) const OWN_BLOCK: usize = 1 << 16;
+    /// Stands for this many bytes that were not asked for, or more.
+    pub(super) const MOST_SLACK: usize = u16::MAX as usize;
 
-    /// A user's block of 1 to 65,536 bytes.
+    /// A user's block, of which so many bytes were not asked for.
     #[inline]
-    pub(super) fn live(bytes: usize, owner: Tag) -> Word {
-        Word(((bytes - 1) as u32) << 16 | u32::from(owner.0) | Kind::Live as u32)
+    pub(super) fn live(slack: usize, owner: Tag) -> Word {
+        Word(u32::from(owner.0) | Kind::Live as u32).with_slack(slack)
+    }
+
+    /// A block of which so many bytes were not asked for, where there were none; else the same.
+    #[inline]
+    pub(super) fn with_slack(self, slack: usize) -> Word {
+        debug_assert!(slack <= Word::MOST_SLACK, "{slack} bytes are more than a word can say");
+        debug_assert_eq!(self.slack(), 0);
+        Word(self.0 | (slack as u32) << 16)
     }
 
     /// The same block in another state.
@@ -76,8 +84,8 @@ impl Word {
         match self.0 & 3 {
             0 => Kind::Free,
             1 => Kind::Live,
-            2 => Kind::Cached,
-            _ => Kind::Remote,
+            2 => Kind::Remote,
+            _ => Kind::Cached,
         }
     }
 
@@ -86,16 +94,16 @@ impl Word {
         Tag(self.0 as u16 & Tag::MASK)
     }
 
-    /// Whether the block is this cache's, in this state, whatever its size.
+    /// Whether the block is as in another word, whatever was asked for.
     #[inline]
-    fn is(self, kind: Kind, owner: Tag) -> bool {
-        self.0 as u16 == owner.0 | kind as u16
+    pub(super) fn is_as(self, other: Word) -> bool {
+        self.0 as u16 == other.0 as u16
     }
 
-    /// The size asked for, of a block of a slab.
+    /// The bytes that were not asked for, or [`MOST_SLACK`](Self::MOST_SLACK).
     #[inline]
-    pub(super) fn requested(self) -> usize {
-        (self.0 >> 16) as usize + 1
+    pub(super) fn slack(self) -> usize {
+        (self.0 >> 16) as usize
     }
 }
 
@@ -131,11 +139,11 @@ impl BlockWord {
         self.0.store(word.0, Ordering::Relaxed);
     }
 
-    /// The owner puts a block into its cache, if its word is still `now`: live, or on its way here. It looks while nobody can
-    /// take the cache away: who does opens the inbox, too, and what another thread has freed is gone then.
+    /// The owner puts a block into its cache, if its word is still `now`: live, or on its way here, and then if the cache keeps it. It
+    /// looks while nobody can take the cache away: who does opens the inbox, too, and what another thread has freed is gone then.
     #[inline]
-    pub(super) fn free_as_owner(&self, now: Word) -> bool {
-        if self.now() != now {
+    pub(super) fn free_as_owner(&self, now: Word, keep: impl FnOnce() -> bool) -> bool {
+        if self.now() != now || !keep() {
             return false;
         }
         self.set(now.with(Kind::Cached));
@@ -145,8 +153,8 @@ impl BlockWord {
     /// The owner hands a block of its cache out. `false`: another thread's free of it is under way; it will come back by
     /// the inbox.
     #[inline]
-    pub(super) fn take_as_owner(&self, owner: Tag, live: Word) -> bool {
-        if !self.now().is(Kind::Cached, owner) {
+    pub(super) fn take_as_owner(&self, live: Word) -> bool {
+        if !self.now().is_as(live.with(Kind::Cached)) {
             return false;
         }
         self.set(live);
@@ -177,6 +185,6 @@ impl BlockWord {
     #[inline]
     pub(super) fn arrives_at(&self, owner: Tag) -> bool {
         // Acquire: what the block's user did before the free is done.
-        Word(self.0.load(Ordering::Acquire)).is(Kind::Remote, owner)
+        Word(self.0.load(Ordering::Acquire)).is_as(Word::live(0, owner).with(Kind::Remote))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BelongsTo, Caches, Inner};
 use crate::pool::counters::Counters;
-use crate::pool::headers::{Block, Kind};
+use crate::pool::headers::Kind;
 use crate::pool::stats::PoolStats;
 use crate::resource::{Resource, Usage};
 
@@ -42,10 +42,9 @@ impl Inner {
         let mut live = (direct.live_bytes as i64, direct.live_blocks as i64);
         for header in self.page_map.headers() {
             for index in 0..header.blocks() {
-                let (word, offset) = (header.word(index), 0);
-                let now = word.now();
+                let now = header.word(index).now();
                 if now.kind() == Kind::Live {
-                    live.0 += Block { header, word, offset, index }.requested(now) as i64;
+                    live.0 += header.requested(now) as i64;
                     live.1 += 1;
                 }
             }

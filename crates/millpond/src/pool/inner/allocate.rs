@@ -9,15 +9,15 @@ use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Taker, Wanted, avoiding_out_of_reach};
-use crate::pool::config::{aligned_to, own_step};
 use crate::pool::counters::{Counters, Counting};
 use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::Use;
 use crate::pool::middle::Batch;
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::points::{Points, StreamSlot};
-use crate::pool::size_class::{Class, LARGEST_BYTES};
-use crate::pool::thread_cache::{Entry, LARGEST_CACHED_BYTES, ThreadCache, with_last};
+use crate::pool::shelf::LARGEST_CACHED_BYTES;
+use crate::pool::size_class::Class;
+use crate::pool::thread_cache::{Entry, ThreadCache, with_last};
 use crate::pool::{attached, scope};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
@@ -35,13 +35,7 @@ impl Inner {
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
-        // Nothing, too, is not less than one byte.
-        let cached = if bytes.wrapping_sub(1) < LARGEST_BYTES {
-            self.allocate_small_cached(bytes, stream)
-        } else {
-            self.allocate_large_cached(bytes, stream)
-        };
-        match cached {
+        match self.allocate_cached(bytes, stream) {
             Some(ptr) => Ok(ptr),
             None => self.allocate_slow(bytes, stream),
         }
@@ -49,22 +43,10 @@ impl Inner {
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
-    fn allocate_small_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+    fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+        let shelf = self.settings.shelf_of(bytes)?;
         with_last(self, stream, self.epoch(), |cache, counters| {
-            let offset = cache.take_small(self.settings.class_of(bytes)?, bytes)?;
-            counters.allocated(bytes);
-            Some(self.back.address_of(offset))
-        })
-    }
-
-    /// As [`allocate_small_cached`](Self::allocate_small_cached), for a block of its own.
-    #[inline(never)]
-    fn allocate_large_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
-        if bytes > LARGEST_CACHED_BYTES as usize {
-            return None;
-        }
-        with_last(self, stream, self.epoch(), |cache, counters| {
-            let offset = self.take_large(cache, bytes)?;
+            let offset = cache.take(shelf, bytes)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         })
@@ -93,26 +75,37 @@ impl Inner {
             return Ok(DevicePtr::NULL);
         }
         let answer = with_last(&**self, stream, self.epoch(), |cache, counters| {
+            let shape = match self.shape_of(bytes) {
+                Ok(shape) => shape,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(offset) = self.take_fitting(cache, bytes, shape) {
+                counters.allocated(bytes);
+                return Some(Ok(self.back.address_of(offset)));
+            }
             let taker = Taker { slot: cache.stream(), handle: stream };
             let attached = Some((cache, counters));
-            Some(self.allocate_missed(bytes, taker, attached, Patience::Some))
+            Some(self.allocate_missed(bytes, shape, taker, attached, Patience::Some))
         });
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
-    pub(super) fn take_cached(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        if let Some(class) = self.settings.class_of(bytes) {
-            return cache.take_small(class, bytes);
-        }
-        self.take_large(cache, bytes)
+    fn take_cached(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+        let taken = self.settings.shelf_of(bytes).and_then(|shelf| cache.take(shelf, bytes));
+        taken.or_else(|| self.take_fitting(cache, bytes, shape))
     }
 
-    /// A block of its own from a cache, if the request is for one and there is one.
-    #[inline(never)]
-    fn take_large(&self, cache: &ThreadCache, bytes: usize) -> Option<u64> {
-        let step = own_step(self.settings.alignment());
-        let offset = cache.take_large(aligned_to(bytes, step)? as u64, bytes)?;
-        if offset & (step as u64 - 1) == 0 {
+    /// A block of its own from a cache, if the request is for one: the last was not exact, or must be looked at.
+    fn take_fitting(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+        let Shape::Own { bytes: block_bytes, align } = shape else { return None };
+        if block_bytes > LARGEST_CACHED_BYTES as u64 {
+            return None;
+        }
+        let (offset, live) = cache.take_fitting(block_bytes, bytes)?;
+        if offset & (align - 1) == 0 {
+            if live.slack() == Word::MOST_SLACK {
+                self.block_at(offset).expect("caches keep blocks").header.set_requested(bytes);
+            }
             return Some(offset);
         }
         self.give_up_misaligned(offset, cache.stream());
@@ -142,16 +135,17 @@ impl Inner {
         if capture != CaptureState::None && self.belongs_to != BelongsTo::Capture {
             return self.allocate_captured(bytes, stream, capture, patience);
         }
+        let shape = self.shape_of(bytes)?;
         let attached = self.attach(stream, taker, capture);
         let attached = self.counting(&attached);
         let cached = attached.and_then(|(cache, counters)| {
-            let offset = self.take_cached(cache, bytes)?;
+            let offset = self.take_cached(cache, bytes, shape)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         });
         let ptr = match cached {
             Some(ptr) => ptr,
-            None => self.allocate_missed(bytes, taker, attached, patience)?,
+            None => self.allocate_missed(bytes, shape, taker, attached, patience)?,
         };
         if let Some(scope) = scope::current() {
             self.note_scope(ptr, bytes, scope);
@@ -193,11 +187,11 @@ impl Inner {
     pub(super) fn allocate_missed(
         &self,
         bytes: usize,
+        shape: Shape,
         taker: Taker,
         attached: Option<(&ThreadCache, Counting<'_>)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
-        let shape = self.shape_of(bytes)?;
         let cache = attached.map(|(cache, _)| cache);
         // The driver aligns no better than the default; regions and captures have memory of their own kind.
         let may_be_direct =
@@ -207,7 +201,7 @@ impl Inner {
         }
         let came_back = cache
             .filter(|cache| self.take_in(cache))
-            .and_then(|cache| self.take_cached(cache, bytes));
+            .and_then(|cache| self.take_cached(cache, bytes, shape));
         let offset = match came_back {
             Some(offset) => Ok(Some(offset)),
             None => match shape {
@@ -279,7 +273,7 @@ impl Inner {
         let Some(mut entries) = taken? else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
-        self.word(entry).set(Word::live(bytes, tag));
+        self.make_live(entry, bytes, tag);
         let bounds = self.settings.bounds();
         let words = entries.iter().map(|entry| (entry.offset, self.word(*entry)));
         let filled = cache.map_or(0, |cache| cache.fill(class, words, bounds));
@@ -338,6 +332,17 @@ impl Inner {
         }
     }
 
+    /// Makes a block that nobody else knows of a user's.
+    fn make_live(&self, entry: Entry, requested: usize, owner: Tag) {
+        let header = self.page_map.header(entry.header);
+        let slack = header.block_bytes() as usize - requested;
+        if slack >= Word::MOST_SLACK {
+            header.set_requested(requested);
+        }
+        let live = Word::live(slack.min(Word::MOST_SLACK), owner);
+        header.word(entry.index as usize).set(live);
+    }
+
     #[inline]
     pub(super) fn word(&self, entry: Entry) -> &BlockWord {
         self.page_map.header(entry.header).word(entry.index as usize)
@@ -360,7 +365,7 @@ impl Inner {
         let mut middle = self.middle.lock();
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
-        self.page_map.header(header).place(start, bytes, node);
+        self.page_map.header(header).place(start, node);
         middle.add_slab(header, class, taker.slot, node, start, points);
         self.page_map.set_all(start, bytes, Some(header));
         // Under the same lock: other threads of this stream may want as many blocks as a slab has.
@@ -384,9 +389,7 @@ impl Inner {
             },
         };
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
-        let header = self.page_map.header(entry.header);
-        header.set_requested(bytes);
-        header.word(0).set(Word::live(Word::OWN_BLOCK, tag));
+        self.make_live(entry, bytes, tag);
         Ok(Some(entry.offset))
     }
 
@@ -403,7 +406,7 @@ impl Inner {
         let Placed { node, start, header, .. } = placed;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
-        header.place(start, block_bytes, node);
+        header.place_own(start, block_bytes, node);
         header.word(0).set(Word::FREE);
         self.page_map.set(start, Some(id));
         Ok(Some(Entry { offset: start, header: id, index: 0 }))

@@ -10,7 +10,8 @@ use crate::pool::headers::{Block, Kind, Tag, Word};
 use crate::pool::inbox::Left;
 use crate::pool::middle::EmptySlab;
 use crate::pool::points::StreamSlot;
-use crate::pool::size_class::{Class, LARGEST_BYTES};
+use crate::pool::shelf::LARGEST_CACHED_BYTES;
+use crate::pool::size_class::Class;
 use crate::pool::thread_cache::{Bounds, Entry, Parcel, RemoteFree, ThreadCache, with_last};
 use crate::resource::{FreeError, Resource};
 
@@ -26,10 +27,8 @@ impl Inner {
         stream: Stream,
     ) -> Result<(), FreeError> {
         let freed = match bytes {
-            Some(bytes) if bytes.wrapping_sub(1) < LARGEST_BYTES => {
-                self.free_small_cached(ptr, bytes, stream)
-            }
-            Some(bytes) => self.free_large_cached(ptr, bytes, stream),
+            Some(bytes) if bytes <= LARGEST_CACHED_BYTES => self.free_cached(ptr, bytes, stream),
+            Some(bytes) => self.free_uncached(ptr, bytes, stream),
             None => false,
         };
         if freed {
@@ -38,38 +37,36 @@ impl Inner {
         self.deallocate_missed(ptr, bytes, stream)
     }
 
-    /// The fast path: a right free of a block of a slab that the cache this thread used last owns and has room for.
+    /// The fast path: a right free of a block that the cache this thread used last owns and has room for.
     #[inline]
-    fn free_small_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
+    fn free_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
         let freed = with_last(self, stream, self.epoch(), |cache, counters| {
             // What is not in the span is beyond the page map.
             let offset = self.back.distance_of(ptr);
-            let (block, class) = self.page_map.get(offset)?.small_block(offset)?;
-            let put = cache.put_small(block, class, Word::live(bytes, cache.tag));
+            let block = self.page_map.get(offset)?.block(offset)?;
+            let slack = block.block_bytes.wrapping_sub(bytes as u64) as usize;
+            if slack >= Word::MOST_SLACK {
+                return None;
+            }
+            let put = cache.put(block, cache.live.with_slack(slack));
             put.then(|| counters.freed(bytes))
         });
         freed.is_some()
     }
 
-    /// As [`free_small_cached`](Self::free_small_cached), for a block of its own. One that no cache keeps goes to the back.
+    /// As [`free_cached`](Self::free_cached), for a block that is larger than those that caches keep.
     #[inline(never)]
-    fn free_large_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
+    fn free_uncached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
         let freed = with_last(self, stream, self.epoch(), |cache, counters| {
             let offset = self.back.distance_of(ptr);
-            let block = self.page_map.get(offset)?.own_block(offset)?;
+            let block = self.page_map.get(offset)?.block(offset)?;
             let now = block.word.now();
-            let right =
-                now == Word::live(Word::OWN_BLOCK, cache.tag) && block.header.requested() == bytes;
-            if !right {
+            let right = now.is_as(cache.live) && block.requested(now) == bytes;
+            // Others may be freeing it at this moment.
+            if !right || !block.word.free_as_other(now, Word::FREE) {
                 return None;
             }
-            if !self.may_cache(block) || !cache.put_large(block, now, self.settings.bounds()) {
-                // Others may be freeing it at this moment.
-                if !block.word.free_as_other(now, Word::FREE) {
-                    return None;
-                }
-                self.free_large([block.entry()], cache.stream());
-            }
+            self.free_large([block.entry()], cache.stream());
             counters.freed(bytes);
             Some(())
         });
@@ -95,16 +92,13 @@ impl Inner {
     /// Puts a block whose word is `now` into its owner's cache, if there is room.
     fn put_cached(&self, cache: &ThreadCache, block: Block<'_>, now: Word) -> bool {
         let bounds = self.settings.bounds();
-        match block.header.class() {
-            Some(class) => cache.put_small_within(block, class, now, bounds),
-            None => self.may_cache(block) && cache.put_large(block, now, bounds),
-        }
+        self.may_cache(block) && cache.put_within(block, now, bounds)
     }
 
-    /// Whether a block of its own is aligned as blocks are now.
+    /// Whether a block is aligned as blocks are now. Those of slabs always are, or are not taken.
     #[inline]
     fn may_cache(&self, block: Block<'_>) -> bool {
-        block.offset & (self.settings.alignment() as u64 - 1) == 0
+        block.header.class().is_some() || block.offset & (self.settings.alignment() as u64 - 1) == 0
     }
 
     /// A free that the cache used last cannot take: another stream's or thread's block, a full cache, a bad free.
@@ -214,7 +208,10 @@ impl Inner {
             return true;
         }
         if !has_owner {
-            self.give_all([(stream, block.entry())], Keep::Yes);
+            match block.header.class() {
+                Some(_) => self.give_small([(stream, block.entry())], Keep::Yes),
+                None => self.free_large([block.entry()], stream),
+            }
             return true;
         }
         let freed = RemoteFree { offset: block.offset, stream };
@@ -246,8 +243,7 @@ impl Inner {
             let start = header.start() + index * header.block_bytes();
             let index = usize::try_from(index).ok().filter(|index| *index < header.blocks())?;
             let now = header.word(index).now();
-            let word = header.word(index);
-            let requested = Block { header, word, offset: start, index }.requested(now) as u64;
+            let requested = header.requested(now) as u64;
             (now.kind() == Kind::Live && offset - start < requested).then_some(start)
         });
         match interior {

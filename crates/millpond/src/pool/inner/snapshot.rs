@@ -121,12 +121,8 @@ impl Inner {
 
 fn state_of(header: &Header, index: usize) -> (BlockState, u64) {
     let now = header.word(index).now();
-    let requested = match header.class() {
-        Some(_) => now.requested(),
-        None => header.requested(),
-    };
     match now.kind() {
-        Kind::Live => (BlockState::Allocated, requested as u64),
+        Kind::Live => (BlockState::Allocated, header.requested(now) as u64),
         // In a cache: free, but for one stream only as yet.
         Kind::Free | Kind::Cached | Kind::Remote => (BlockState::Free, 0),
     }
