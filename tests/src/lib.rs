@@ -5,7 +5,6 @@
 //! - [`mod@soak`]: one pool, used in every way at once for as long as one likes.
 //! - [`mod@named`]: resources by name, on drivers that fail.
 //! - [`pattern`]: what a user does with a block, for a machine to check.
-//! - [`recorded_addresses`]: a driver that gives a recorded program's addresses.
 //! - [`broken`]: resources with planted bugs, which show that the suite finds them.
 
 pub mod broken;
@@ -13,7 +12,6 @@ pub mod conformance;
 pub mod driver_suite;
 pub mod named;
 pub mod pattern;
-pub mod recorded_addresses;
 pub mod soak;
 
 /// The README's examples, compiled and run.

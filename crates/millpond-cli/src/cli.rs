@@ -153,6 +153,12 @@ pub(crate) struct ReplayOptions {
     /// How many events the device runs behind the host
     #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
     pub(crate) lag: u32,
+    /// What the driver answers when an allocator takes a segment
+    ///
+    /// With recorded addresses an allocator that decides as the recorded one did hands out the recorded addresses, and MATCHED says how many of
+    /// them. It needs a trace that has the segments of its allocator: a PyTorch memory snapshot, or what was converted from one.
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Addresses::Simulated)]
+    pub(crate) addresses: Addresses,
     /// Do not look for the smallest device that each allocator could do it on
     #[arg(long)]
     pub(crate) quick: bool,
@@ -229,6 +235,15 @@ pub(crate) struct ConvertOptions {
     pub(crate) to: Option<TraceFormat>,
     #[command(flatten)]
     pub(crate) json: JsonOption,
+}
+
+/// Where segments lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Addresses {
+    /// Where the simulated device puts them
+    Simulated,
+    /// Where those of the recorded allocator lay
+    Recorded,
 }
 
 /// How a trace is written down.

@@ -9,7 +9,7 @@ use millpond::Stack;
 
 pub(crate) use self::moment::At;
 use self::report::Report;
-use crate::cli::ExplainOptions;
+use crate::cli::{Addresses, ExplainOptions};
 use crate::device;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::Recorded;
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
         profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
     }
     let stack: Stack = options.allocator.parse()?;
-    let bench = Bench { profile, lag_events: options.lag };
+    let bench = Bench { profile, lag_events: options.lag, addresses: Addresses::Simulated };
     let recorded = Recorded::one_of(&options.trace, options.trace_device)?;
     let event = options.at.event(&bench, &stack, &recorded.program)?;
     let part = recorded.program.part(0..event.saturating_add(1))?;

@@ -3,13 +3,13 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Row, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::JsonOption;
 
 /// A table that fits the terminal, without colour or frame.
-pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+pub(crate) fn table(header: impl Into<Row>) -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)

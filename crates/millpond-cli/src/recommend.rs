@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use self::contest::FINALISTS;
 use self::report::Report;
-use crate::cli::RecommendOptions;
+use crate::cli::{Addresses, RecommendOptions};
 use crate::output::progress_bar;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::Recorded;
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
     if let Some(capacity) = options.capacity {
         profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
     }
-    let bench = Bench { profile, lag_events: options.lag };
+    let bench = Bench { profile, lag_events: options.lag, addresses: Addresses::Simulated };
     let recorded = Recorded::one_of(&options.trace, options.trace_device)?;
     interrupt::listen()?;
     let candidates = candidates::all()?;

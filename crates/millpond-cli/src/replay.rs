@@ -1,5 +1,6 @@
 //! `millpond replay`: what every allocator would have reserved for a recorded job, and where it would have died.
 
+mod addresses;
 pub(crate) mod bench;
 pub(crate) mod fit;
 mod on_page;
@@ -13,7 +14,7 @@ use self::bench::Bench;
 use self::recorded::Recorded;
 pub(crate) use self::recorded::named;
 use self::report::{Report, ReportedResult, ReportedTrace};
-use crate::cli::ReplayOptions;
+use crate::cli::{Addresses, ReplayOptions};
 use crate::output::progress_bar;
 use crate::{Finding, device, interrupt, stacks};
 
@@ -25,10 +26,13 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     if let Some(capacity) = options.capacity {
         profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
     }
-    let bench = Bench { profile, lag_events: options.lag };
+    let bench = Bench { profile, lag_events: options.lag, addresses: options.addresses };
     let mut recorded = Vec::new();
     for path in &options.traces {
         recorded.extend(Recorded::open(path)?);
+    }
+    if options.addresses == Addresses::Recorded {
+        recorded.iter().try_for_each(Recorded::ensure_has_segments)?;
     }
     if let Some(path) = &options.snapshot {
         transcribe::save(path, &bench, &stacks, options.traces.len(), &recorded)?;
@@ -58,7 +62,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
             };
             results.push(ReportedResult::new(
                 stack.to_string(),
-                recorded.program.events(),
+                &recorded.program,
                 &replayed,
                 smallest,
             ));

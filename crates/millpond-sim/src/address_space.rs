@@ -56,8 +56,9 @@ pub(crate) struct AddressSpace {
 const MOST_DEPARTED: usize = 256;
 
 impl AddressSpace {
-    pub(crate) fn new(device_number: u64) -> AddressSpace {
-        let start = FIRST_ADDRESS + (device_number % 256) * SPAN_BYTES;
+    pub(crate) fn new(device_number: u64, above: u64) -> AddressSpace {
+        let first = above.next_multiple_of(SPAN_BYTES).max(FIRST_ADDRESS);
+        let start = first + (device_number % 256) * SPAN_BYTES;
         AddressSpace {
             ranges: Ranges::new(start, SPAN_BYTES),
             regions: BTreeMap::new(),

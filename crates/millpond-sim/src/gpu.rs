@@ -38,6 +38,8 @@ pub struct SimOptions {
     pub without_virtual_memory: bool,
     /// Plays a driver without stream-ordered pools.
     pub without_pools: bool,
+    /// The device's addresses begin above this one: for whoever puts other addresses beside them. They never begin below 2⁴⁸.
+    pub addresses_above: u64,
 }
 
 /// A simulated GPU and its driver.

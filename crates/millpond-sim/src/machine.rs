@@ -83,7 +83,7 @@ impl Machine {
         let mut pools = StreamPools::new(first_handle);
         Machine {
             board: Board::new(&profile, options.fault_model),
-            space: AddressSpace::new(device_number),
+            space: AddressSpace::new(device_number, options.addresses_above),
             plain: PlainHeap::new(profile.plain_granularity_bytes as u64),
             vmm: Vmm::new(first_handle),
             default_pool: pools.create(0),

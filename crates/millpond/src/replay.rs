@@ -7,7 +7,7 @@
 //!
 //! Or, for a file that is not to be kept in memory: [`Source`](crate::trace::Source) ──► [`Program::all_of`].
 //!
-//! A [`Program`] has forgotten where the recorded allocator put its blocks; it knows which block is meant. What a trace leaves open
+//! A [`Program`] numbers its blocks; where the recorded allocator had put them is only compared with ([`RecordedAddresses`]). What a trace leaves open
 //! is settled by the rules of [`trace`](crate::trace): blocks of before the first event are allocated first, frees of what is not live
 //! are left out.
 //!
@@ -35,6 +35,7 @@ mod memory_map;
 mod outcome;
 mod part;
 mod program;
+mod recorded_addresses;
 mod recorder;
 mod rig;
 mod steps;
@@ -45,6 +46,7 @@ mod transcript;
 pub use memory_map::{MemoryMap, Placement};
 pub use outcome::{Outcome, Stopped};
 pub use program::{Program, Step};
+pub use recorded_addresses::{Divergence, RecordedAddresses, RecordedSegment};
 pub use recorder::Recorder;
 pub use rig::Rig;
 pub use steps::Steps;

@@ -74,8 +74,15 @@ mod tests {
 
     #[test]
     fn blocks_are_sorted_by_size_and_age() {
-        let step =
-            |bytes, event, block| Step { time_us: 0, bytes, block, stream: 0, event, thread: 0 };
+        let step = |bytes, event, block| Step {
+            time_us: 0,
+            addr: 0,
+            bytes,
+            block,
+            stream: 0,
+            event,
+            thread: 0,
+        };
         let steps =
             [step(512, 0, 0), step(1023, 3, 1), step(1024, 90, 2), step(5, 91, 3), step(0, 92, 3)];
         let live = live_at_end(steps.into_iter(), 4);

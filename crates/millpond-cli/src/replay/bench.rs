@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use millpond::Stack;
 use millpond::driver::{Call, Driver};
-use millpond::replay::{Outcome, Program, Recorder, Rig, Stopped, Transcript};
+use millpond::replay::{Outcome, Program, RecordedAddresses, Recorder, Rig, Stopped, Transcript};
 use millpond::resource::{Recoverable, Usage};
 use millpond::trace::Snapshot;
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
+
+use crate::cli::Addresses;
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
 const TICK: Duration = Duration::from_millis(10);
@@ -18,6 +20,16 @@ const TICK: Duration = Duration::from_millis(10);
 pub(crate) struct Bench {
     pub(crate) profile: Profile,
     pub(crate) lag_events: u32,
+    /// Where segments lie.
+    pub(crate) addresses: Addresses,
+}
+
+/// A device for one replay.
+struct Stage {
+    gpu: Arc<SimGpu>,
+    /// What the allocator gets to see of it.
+    driver: Arc<dyn Driver>,
+    addresses: Option<RecordedAddresses>,
 }
 
 /// What came of a replay, with what the simulated device knows.
@@ -33,6 +45,8 @@ pub(crate) struct Replayed {
     pub(crate) modelled_late: Duration,
     /// What the whole replay took here. Measured.
     pub(crate) took: Duration,
+    /// The recorded segments, and which of them were asked for, if they served as answers.
+    pub(crate) addresses: Option<RecordedAddresses>,
 }
 
 /// What an allocator has at the end of a replay.
@@ -58,8 +72,8 @@ impl Replayed {
 impl Bench {
     /// A program, done with an allocator, and what that has at the end.
     pub(crate) fn replay_and_look(&self, stack: &Stack, program: &Program) -> Result<Left> {
-        let gpu = self.device();
-        let rig = Rig::of(gpu.clone(), stack, program)?;
+        let Stage { gpu, driver, .. } = self.stage(program);
+        let rig = Rig::of(driver, stack, program)?;
         let outcome = rig.run(program, || gpu.advance(TICK));
         let resource = rig.resource();
         let usage = resource.usage();
@@ -94,8 +108,8 @@ impl Bench {
         program: &Program,
         recorder: Option<&mut Recorder>,
     ) -> Result<Replayed> {
-        let gpu = self.device();
-        let rig = Rig::of(gpu.clone(), stack, program)?;
+        let Stage { gpu, driver, addresses } = self.stage(program);
+        let rig = Rig::of(driver, stack, program)?;
         let mut late = Late::of(program);
         let event_passes = || {
             late.step(|| gpu.call_time());
@@ -120,14 +134,15 @@ impl Bench {
             modelled: gpu.call_time().saturating_sub(Duration::from_nanos(of_streams)),
             took,
             modelled_late: gpu.call_time().saturating_sub(late.begun.unwrap_or_default()),
+            addresses,
         })
     }
 
     /// The same, with everything that the allocator does written down.
     pub(crate) fn transcribe(&self, stack: &Stack, program: &Program) -> Result<Snapshot> {
-        let gpu = self.device();
+        let Stage { gpu, driver, .. } = self.stage(program);
         let transcript = Transcript::new();
-        let rig = Rig::of(transcript.driver(gpu.clone()), stack, program)?
+        let rig = Rig::of(transcript.driver(driver), stack, program)?
             .wrapped(|resource| transcript.resource(resource));
         let outcome = rig.run(program, || {
             gpu.advance(TICK);
@@ -140,18 +155,28 @@ impl Bench {
         }
     }
 
-    fn device(&self) -> Arc<SimGpu> {
+    fn stage(&self, program: &Program) -> Stage {
+        let addresses = match self.addresses {
+            Addresses::Simulated => None,
+            Addresses::Recorded => Some(RecordedAddresses::of(program)),
+        };
         let run_order = match self.lag_events {
             0 => RunOrder::Timed,
             lag => RunOrder::Behind(TICK * lag),
         };
-        let options = SimOptions { run_order, ..SimOptions::default() };
-        Arc::new(SimGpu::with_options(self.profile.clone(), options))
+        let addresses_above = addresses.as_ref().map_or(0, RecordedAddresses::end);
+        let options = SimOptions { run_order, addresses_above, ..SimOptions::default() };
+        let gpu = Arc::new(SimGpu::with_options(self.profile.clone(), options));
+        let driver = match &addresses {
+            None => gpu.clone(),
+            Some(addresses) => addresses.driver(gpu.clone()),
+        };
+        Stage { gpu, driver, addresses }
     }
 
     /// The same with another amount of memory.
     pub(crate) fn with_capacity(&self, bytes: u64) -> Result<Bench> {
-        Ok(Bench { profile: self.profile.with_capacity(bytes)?, lag_events: self.lag_events })
+        Ok(Bench { profile: self.profile.with_capacity(bytes)?, ..*self })
     }
 }
 

@@ -22,7 +22,7 @@ struct Figure {
     is_compared: bool,
 }
 
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 10] = [
     Figure {
         name: "Reserved",
         help: "Taken from the driver at the most.",
@@ -114,6 +114,19 @@ const FIGURES: [Figure; 9] = [
         better: Better::Neither,
         of: |result| Some(result.cross_stream_waits as f64),
         recorded: |_| None,
+        is_compared: false,
+    },
+    Figure {
+        name: "Matched",
+        help: "Blocks at their recorded addresses, where the recorded segments were the driver's answers.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Neither,
+        of: |result| result.addresses.as_ref().map(|addresses| addresses.addresses_matched as f64),
+        recorded: |trace| {
+            let addresses = trace.results.first()?.addresses.as_ref()?;
+            Some(addresses.addresses_total as f64)
+        },
         is_compared: false,
     },
 ];
@@ -267,7 +280,9 @@ fn table(trace: &ReportedTrace) -> Table {
         title: "Figures".to_owned(),
         columns: std::iter::once(name).chain(columns).collect(),
         rows: recorded.into_iter().chain(replayed).collect(),
-        notes: stopped.collect(),
+        notes: stopped
+            .chain(trace.results.iter().filter_map(ReportedResult::addresses_note))
+            .collect(),
     }
 }
 

@@ -34,6 +34,17 @@ impl Recorded {
         Ok(programs.into_iter().map(of).collect())
     }
 
+    /// Whether there are addresses that a driver could answer with.
+    pub(crate) fn ensure_has_segments(&self) -> Result<()> {
+        ensure!(
+            !self.program.segments().is_empty(),
+            "{}: no segments were recorded, so there are no addresses to answer with; give a PyTorch memory snapshot of a job without \
+             expandable_segments (RMM's logs have no segments), or leave out --addresses recorded",
+            self.name
+        );
+        Ok(())
+    }
+
     /// The only device of a file, or one of several.
     pub(crate) fn one_of(path: &Path, device: Option<u32>) -> Result<Recorded> {
         let all = Recorded::open(path)?;

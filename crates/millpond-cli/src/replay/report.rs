@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use comfy_table::CellAlignment;
-use millpond::replay::Stopped;
+use millpond::replay::{Program, Stopped};
 use serde::Serialize;
 
+use super::addresses::ReportedAddresses;
 use super::bench::{Bench, Replayed};
 use super::recorded::Recorded;
 use crate::output::{mib, print, print_table, table};
@@ -49,12 +50,14 @@ pub(crate) struct ReportedResult {
     pub(crate) cross_stream_waits: u64,
     pub(crate) oom: Option<String>,
     pub(crate) min_capacity_bytes: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) addresses: Option<ReportedAddresses>,
 }
 
 impl ReportedResult {
     pub(crate) fn new(
         allocator: String,
-        events: usize,
+        program: &Program,
         replayed: &Replayed,
         smallest: Option<u64>,
     ) -> Self {
@@ -65,19 +68,26 @@ impl ReportedResult {
             ratio: outcome.ratio(),
             mean_ratio: outcome.mean_ratio(),
             ns_per_op: outcome.ns_per_operation(),
-            events_per_second: events as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
+            events_per_second: program.events() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
             driver_calls: outcome.driver_calls,
             page_moves: *page_moves,
             modelled_ms: modelled.as_secs_f64() * 1e3,
             cross_stream_waits: *cross_stream_waits,
             oom: outcome.stopped.as_ref().map(Stopped::to_string),
             min_capacity_bytes: smallest,
+            addresses: ReportedAddresses::of(program, replayed),
         }
     }
 
-    fn cells(&self) -> [String; 10] {
+    /// How its driver's requests differed from what was recorded, if recorded addresses were the answers and they did.
+    pub(crate) fn addresses_note(&self) -> Option<String> {
+        let note = self.addresses.as_ref()?.note()?;
+        Some(format!("{} {note}", self.allocator))
+    }
+
+    fn cells(&self) -> Vec<String> {
         let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
-        [
+        let mut cells = vec![
             self.allocator.clone(),
             mib(self.peak_reserved_bytes),
             ratio(self.ratio),
@@ -88,7 +98,9 @@ impl ReportedResult {
             format!("{:.1}", self.modelled_ms),
             self.page_moves.to_string(),
             self.cross_stream_waits.to_string(),
-        ]
+        ];
+        cells.extend(self.addresses.as_ref().map(ReportedAddresses::cell));
+        cells
     }
 }
 
@@ -113,6 +125,11 @@ impl ReportedTrace {
         self.results.iter().any(|result| result.oom.is_some())
     }
 
+    /// Whether recorded addresses were the driver's answers.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.results.iter().any(|result| result.addresses.is_some())
+    }
+
     fn print(&self) -> Result<()> {
         print(&format!(
             "{}: {} events, {} stream{}, {}{} MiB live at the most\n",
@@ -123,7 +140,7 @@ impl ReportedTrace {
             if self.threads > 1 { format!("{} threads, ", self.threads) } else { String::new() },
             mib(self.peak_live_bytes),
         ))?;
-        let mut rows = table([
+        let mut header = vec![
             "ALLOCATOR",
             "RESERVED",
             "RATIO",
@@ -134,7 +151,11 @@ impl ReportedTrace {
             "MS",
             "MOVES",
             "WAITS",
-        ]);
+        ];
+        if self.has_addresses() {
+            header.push("MATCHED");
+        }
+        let mut rows = table(header);
         for column in rows.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -150,18 +171,21 @@ impl ReportedTrace {
             if let Some(oom) = &result.oom {
                 print(&format!("{} stopped at {oom}\n", result.allocator))?;
             }
+            if let Some(note) = result.addresses_note() {
+                print(&format!("{note}\n"))?;
+            }
         }
         print("\n")
     }
 
     /// What the recorded allocator itself had reserved.
-    fn recorded_cells(&self) -> [String; 10] {
+    fn recorded_cells(&self) -> Vec<String> {
         let reserved = self.recorded_peak_reserved_bytes;
         let ratio = match self.peak_live_bytes {
             0 => dash(),
             live => format!("{:.3}", reserved as f64 / live as f64),
         };
-        let mut cells = std::array::from_fn(|_| dash());
+        let mut cells = vec![dash(); if self.has_addresses() { 11 } else { 10 }];
         cells[..3].clone_from_slice(&["as recorded".to_owned(), mib(reserved), ratio]);
         cells
     }
@@ -192,10 +216,16 @@ impl Report<'_> {
             "On {} with {} MiB, which runs {} events behind the host. RESERVED: MiB taken from the driver at the most. RATIO: to what was live.\n\
              MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
              NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, modelled.\n\
-             MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n",
+             MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n{}",
             self.device,
             mib(self.bench.profile.capacity_bytes as u64),
             self.bench.lag_events,
+            match self.traces.iter().any(ReportedTrace::has_addresses) {
+                true => {
+                    "MATCHED: blocks at their recorded addresses, where the recorded segments were the driver's answers.\n"
+                }
+                false => "",
+            }
         ))
     }
 }

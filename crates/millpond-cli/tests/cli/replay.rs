@@ -101,6 +101,74 @@ fn a_log_of_rmms_can_be_replayed() {
     assert_eq!(reserved(&again), reserved(&recorded));
 }
 
+/// One that decides as PyTorch does hands out PyTorch's addresses; others say what they asked for instead.
+#[test]
+fn recorded_addresses_show_who_decides_alike() {
+    let arguments =
+        [TRACE, "--quick", "--allocator", "torch,bestfit,pool", "--addresses", "recorded"];
+    let output = replay(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    let trace = &json(&output)["traces"][0];
+    let torch = &trace["results"][0];
+    assert_eq!(
+        (&torch["addresses_matched"], &torch["addresses_total"]),
+        (&897.into(), &897.into())
+    );
+    assert_eq!((&torch["segments_matched"], &torch["segments_total"]), (&29.into(), &29.into()));
+    assert_eq!(torch["peak_reserved_bytes"], trace["recorded_peak_reserved_bytes"]);
+    for number in [1, 2] {
+        let other = &trace["results"][number];
+        assert!(other["addresses_matched"].as_u64().unwrap() < 897, "{other}");
+        assert_eq!(other["addresses_total"], 897);
+    }
+    let text = stdout(&replay(&arguments));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].ends_with(" MATCHED"), "{text}");
+    assert!(lines.iter().any(|l| l.starts_with("torch ") && l.ends_with(" 897/897")), "{text}");
+    assert!(!text.contains("torch asked"), "{text}");
+    assert!(text.contains("had no recorded answer and got simulated addresses"), "{text}");
+    assert!(text.contains("pool asked for 0 of the 29 recorded segments"), "{text}");
+}
+
+#[test]
+fn addresses_are_compared_only_when_asked_for() {
+    let arguments = [TRACE, "--quick", "--allocator", "torch", "--addresses", "simulated"];
+    assert!(!stdout(&replay(&arguments)).contains("MATCHED"));
+    let report = json(&replay(&[TRACE, "--quick", "--allocator", "torch", "--json"]));
+    assert!(report["traces"][0]["results"][0].get("addresses_matched").is_none());
+}
+
+/// The addresses of a file that is read as it is replayed, and of a simulated device's own segments.
+#[test]
+fn recorded_addresses_of_other_files_match_as_well() {
+    let scratch = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let [compact, simulated] = ["addresses.mptrace", "addresses.pickle"]
+        .map(|name| scratch.join(name).to_str().unwrap().to_owned());
+    assert!(millpond(&["convert", TRACE, &compact]).status.success());
+    let arguments = [TRACE, "--quick", "--allocator", "torch", "--snapshot", &simulated];
+    assert!(replay(&arguments).status.success());
+    for file in [&compact, &simulated] {
+        let arguments =
+            [file, "--quick", "--allocator", "torch", "--addresses", "recorded", "--json"];
+        let result = &json(&replay(&arguments))["traces"][0]["results"][0];
+        assert_eq!(result["addresses_matched"], 897, "{file}");
+    }
+}
+
+#[test]
+fn recorded_addresses_need_recorded_segments() {
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("addresses.csv");
+    let log = log.to_str().unwrap();
+    assert!(millpond(&["convert", TRACE, log]).status.success());
+    let text = complaint(&replay(&[log, "--addresses", "recorded"]));
+    assert!(text.contains("no segments were recorded"), "{text}");
+    assert!(text.contains("give a PyTorch memory snapshot"), "{text}");
+    let wrong = replay(&[TRACE, "--addresses", "recrded"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let text = String::from_utf8(wrong.stderr).unwrap();
+    assert!(text.contains("[possible values: simulated, recorded]"), "{text}");
+}
+
 #[test]
 fn bad_input_is_refused_in_one_line() {
     assert!(complaint(&replay(&["no/such.pickle"])).contains("no/such.pickle"));

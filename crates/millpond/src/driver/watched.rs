@@ -1,4 +1,4 @@
-//! A driver with something done around each of its calls: they are counted, or timed.
+//! A driver with something done around each of its calls: they are counted, or timed, or answered with other addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,16 @@ pub trait Around {
 
     /// Memory has come or gone.
     fn memory_changed(&self, _change: MemoryChange) {}
+
+    /// The address at which the caller is shown plain memory that the driver has just allocated at `ptr`.
+    fn shown(&self, ptr: DevicePtr, _bytes: usize) -> DevicePtr {
+        ptr
+    }
+
+    /// Where the driver has the plain memory that the caller was shown at `ptr`, and that is to be freed.
+    fn behind(&self, ptr: DevicePtr) -> DevicePtr {
+        ptr
+    }
 }
 
 /// What a call has done to the memory that its caller holds.
@@ -154,9 +164,21 @@ impl<A: Around + std::fmt::Debug + Send + Sync> Driver for Watched<A> {
         self.driver.stream_epoch()
     }
 
+    fn alloc(&self, bytes: usize) -> DriverResult<DevicePtr> {
+        let ptr = self.around.around(|| self.driver.alloc(bytes))?;
+        let shown = self.around.shown(ptr, bytes);
+        self.around.memory_changed(MemoryChange::Allocated(shown, bytes));
+        Ok(shown)
+    }
+
+    fn free(&self, ptr: DevicePtr) -> DriverResult<()> {
+        let behind = self.around.behind(ptr);
+        self.around.around(|| self.driver.free(behind))?;
+        self.around.memory_changed(MemoryChange::Freed(ptr));
+        Ok(())
+    }
+
     told_of! {
-        fn alloc(&self, bytes: usize) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
-        fn free(&self, ptr: DevicePtr) -> (), () => MemoryChange::Freed(ptr);
         fn alloc_managed(&self, bytes: usize) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
         fn alloc_pinned(&self, bytes: usize) -> DevicePtr, ptr => MemoryChange::Allocated(ptr, bytes);
         fn free_pinned(&self, ptr: DevicePtr) -> (), () => MemoryChange::Freed(ptr);

@@ -31,7 +31,7 @@ impl Compiler {
     /// A block that was there before the first event.
     pub(super) fn initial(&mut self, block: &InitialBlock) {
         let InitialBlock { addr, bytes, stream, .. } = *block;
-        self.allocate(addr, Step { time_us: 0, bytes, block: 0, stream, event: 0, thread: 0 });
+        self.allocate(Step { time_us: 0, addr, bytes, block: 0, stream, event: 0, thread: 0 });
     }
 
     /// Goes on by one event.
@@ -39,17 +39,17 @@ impl Compiler {
         let Event { time_us, addr, bytes, stream, thread, .. } = *event;
         let number = u32::try_from(self.events).unwrap_or(u32::MAX);
         self.events += 1;
-        let step = Step { time_us, bytes, block: 0, stream, event: number, thread };
+        let step = Step { time_us, addr, bytes, block: 0, stream, event: number, thread };
         match event.kind {
-            EventKind::Alloc => self.allocate(addr, step),
-            EventKind::FreeCompleted => self.free(addr, Some(stream), step),
+            EventKind::Alloc => self.allocate(step),
+            EventKind::FreeCompleted => self.free(Some(stream), step),
             _ => {}
         }
     }
 
-    fn allocate(&mut self, addr: u64, step: Step) {
+    fn allocate(&mut self, step: Step) {
         // Its free was not recorded.
-        self.free(addr, None, step);
+        self.free(None, step);
         if step.bytes == 0 {
             return;
         }
@@ -57,7 +57,7 @@ impl Compiler {
             self.extent.blocks += 1;
             self.extent.blocks - 1
         });
-        self.live.insert(addr, Live { bytes: step.bytes, block, stream: step.stream });
+        self.live.insert(step.addr, Live { bytes: step.bytes, block, stream: step.stream });
         // A hostile trace saturates.
         self.live_bytes = self.live_bytes.saturating_add(step.bytes);
         self.extent.peak_live_bytes = self.extent.peak_live_bytes.max(self.live_bytes);
@@ -65,8 +65,8 @@ impl Compiler {
     }
 
     /// On the stream it was allocated on, if none is given.
-    fn free(&mut self, addr: u64, stream: Option<u32>, step: Step) {
-        let Some(live) = self.live.remove(&addr) else { return };
+    fn free(&mut self, stream: Option<u32>, step: Step) {
+        let Some(live) = self.live.remove(&step.addr) else { return };
         self.unused.push(live.block);
         self.live_bytes = self.live_bytes.saturating_sub(live.bytes);
         let stream = stream.unwrap_or(live.stream);
@@ -76,6 +76,7 @@ impl Compiler {
     fn push(&mut self, step: Step) {
         let extent = &mut self.extent;
         extent.steps += 1;
+        extent.allocations += u64::from(step.bytes > 0);
         extent.streams = extent.streams.max(step.stream.saturating_add(1));
         extent.threads = extent.threads.max(u16::from(step.thread) + 1);
         self.steps.push(step);

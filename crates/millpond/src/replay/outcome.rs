@@ -18,7 +18,10 @@ pub struct Outcome {
     pub mean_reserved_bytes: f64,
     /// Allocations and frees that were done.
     pub operations: u64,
-    /// What these took on the host, without the driver's calls. Measured.
+    /// Allocations whose address was the recorded one. Of the program's [`allocations`](super::Program::allocations), and by chance only, unless the driver
+    /// answers with [`RecordedAddresses`](super::RecordedAddresses).
+    pub addresses_matched: u64,
+    /// What the operations took on the host, without the driver's calls. Measured.
     pub host_time: Duration,
     /// Calls made to the driver, failed ones too.
     pub driver_calls: u64,

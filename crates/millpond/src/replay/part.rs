@@ -1,6 +1,7 @@
 //! A part of a program, which is a program itself.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::program::{Place, Program, Step};
 use crate::trace::{Summary, TraceError};
@@ -31,6 +32,7 @@ impl Program {
         }
         let mut extent = self.extent;
         extent.steps = steps.len() as u64;
+        extent.allocations = steps.iter().filter(|step| step.bytes > 0).count() as u64;
         extent.peak_live_bytes = peak_live_bytes(&steps, self.blocks());
         let summary = Summary {
             events: self.events().min(events.end as usize).saturating_sub(events.start as usize),
@@ -39,7 +41,8 @@ impl Program {
             ..*self.summary()
         };
         let place = Place::Memory(steps);
-        Ok(Program { summary, extent, place, ..*self })
+        let segments = Arc::clone(&self.segments);
+        Ok(Program { summary, extent, segments, place, ..*self })
     }
 
     /// The first half of its events, and the second.
@@ -105,5 +108,6 @@ mod tests {
         assert_eq!(steps(&second), [(3, 20), (3, 30), (4, 0), (5, 40)]);
         assert_eq!((first.peak_live_bytes(), second.peak_live_bytes()), (30, 70));
         assert_eq!((first.events(), second.events()), (3, 3));
+        assert_eq!((first.allocations(), second.allocations()), (2, 3));
     }
 }

@@ -1,7 +1,9 @@
 //! What to allocate and free, in order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::RecordedSegment;
 use super::compiler::Compiler;
 use super::steps::Steps;
 use crate::driver::Stream;
@@ -12,6 +14,8 @@ use crate::trace::{DeviceTrace, Item, Source, Summary, Summing, TraceError, Trac
 pub struct Step {
     /// When, in microseconds of the recorder's clock; 0 where it kept none.
     pub time_us: u64,
+    /// Where the recorded allocator had the block.
+    pub addr: u64,
     /// How much is allocated; 0 for a free.
     pub bytes: u64,
     /// Which block: a number that is used again when the block is gone.
@@ -35,6 +39,7 @@ pub struct Program {
     pub(super) extent: Extent,
     /// Which stream is each thread's own.
     pub(super) per_thread_stream: Option<u32>,
+    pub(super) segments: Arc<[RecordedSegment]>,
     pub(super) place: Place,
 }
 
@@ -46,6 +51,7 @@ pub(super) struct Extent {
     pub(super) threads: u16,
     pub(super) peak_live_bytes: u64,
     pub(super) steps: u64,
+    pub(super) allocations: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -66,11 +72,13 @@ impl Program {
         let mut compiler = Compiler::default();
         device.initial_blocks().for_each(|block| compiler.initial(&block));
         device.events.iter().for_each(|event| compiler.event(event));
+        let segments = device.events.iter().filter_map(RecordedSegment::of);
         Program {
             device: device.device,
             summary: device.summary(),
             extent: compiler.extent(),
             per_thread_stream: None,
+            segments: segments.collect(),
             place: Place::Memory(compiler.take_steps()),
         }
     }
@@ -89,35 +97,22 @@ impl Program {
             }
             Source::File(file) => file,
         };
-        let mut devices: BTreeMap<u32, (Summing, Compiler)> = BTreeMap::new();
+        let mut devices: BTreeMap<u32, Reading> = BTreeMap::new();
         let mut items = source.items()?;
         while let Some(item) = items.next() {
             let (device, item) = item?;
-            let (summing, compiler) = devices.entry(device).or_default();
-            match item {
-                Item::Segment(segment) => summing.segment(&segment),
-                Item::Initial(block) => {
-                    summing.initial(&block);
-                    compiler.initial(&block);
-                }
-                Item::Event(event) => {
-                    summing.event(&event);
-                    compiler.event(&event);
-                }
-            }
-            compiler.forget_steps();
-            if compiler.has_grown() {
-                // The summary keeps live blocks as well.
-                let held = devices.values().map(|(_, compiler)| 2 * compiler.held_bytes());
-                items.check_memory(held.sum())?;
+            let reading = devices.entry(device).or_default();
+            if reading.item(item) {
+                items.check_memory(devices.values().map(Reading::held_bytes).sum())?;
             }
         }
         let per_thread_stream = per_thread(items.names().streams);
-        let programs = devices.into_iter().map(|(device, (summing, compiler))| Program {
+        let programs = devices.into_iter().map(|(device, reading)| Program {
             device,
-            summary: summing.finish(),
-            extent: compiler.extent(),
+            summary: reading.summing.finish(),
+            extent: reading.compiler.extent(),
             per_thread_stream,
+            segments: reading.segments.into(),
             place: Place::File(file.clone()),
         });
         Ok(programs.filter(|program| program.events() > 0).collect())
@@ -149,6 +144,16 @@ impl Program {
         self.summary.events
     }
 
+    /// The plain segments that the recorded allocator took from its driver, in that order.
+    pub fn segments(&self) -> &[RecordedSegment] {
+        &self.segments
+    }
+
+    /// How many of the steps are allocations.
+    pub fn allocations(&self) -> u64 {
+        self.extent.allocations
+    }
+
     /// How many steps there are.
     pub fn step_count(&self) -> u64 {
         self.extent.steps
@@ -177,6 +182,41 @@ impl Program {
     /// The most bytes that are live at a time.
     pub fn peak_live_bytes(&self) -> u64 {
         self.extent.peak_live_bytes
+    }
+}
+
+/// What one pass through a file has found of a device so far.
+#[derive(Default)]
+struct Reading {
+    summing: Summing,
+    compiler: Compiler,
+    segments: Vec<RecordedSegment>,
+}
+
+impl Reading {
+    /// Goes on by one item. Whether it holds more memory then.
+    fn item(&mut self, item: Item) -> bool {
+        let capacity = self.segments.capacity();
+        match item {
+            Item::Segment(segment) => self.summing.segment(&segment),
+            Item::Initial(block) => {
+                self.summing.initial(&block);
+                self.compiler.initial(&block);
+            }
+            Item::Event(event) => {
+                self.summing.event(&event);
+                self.compiler.event(&event);
+                self.segments.extend(RecordedSegment::of(&event));
+            }
+        }
+        self.compiler.forget_steps();
+        self.compiler.has_grown() || self.segments.capacity() > capacity
+    }
+
+    fn held_bytes(&self) -> u64 {
+        let segments = 2 * self.segments.capacity() * size_of::<RecordedSegment>();
+        // The summary keeps live blocks as well.
+        2 * self.compiler.held_bytes() + segments as u64
     }
 }
 

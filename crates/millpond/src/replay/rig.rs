@@ -177,6 +177,7 @@ impl<'a> Running<'a> {
             let ptr = ptr.map_err(|error| Stopped::Allocation { event: step.event, error })?;
             self.held[place] = Some(Held { ptr, bytes: step.bytes, stream: step.stream });
             self.live_bytes += step.bytes;
+            self.outcome.addresses_matched += u64::from(ptr.0 == step.addr);
             if let Some(recorder) = &mut self.recorder {
                 recorder.allocated(step.block, ptr, step.bytes, u64::from(step.event));
             }
