@@ -10,8 +10,8 @@ mod transcribe;
 use anyhow::{Context, Result};
 
 use self::bench::Bench;
-use self::recorded::Recorded;
 pub(crate) use self::recorded::named;
+use self::recorded::{Recorded, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::ReplayOptions;
 use crate::output::progress_bar;
@@ -28,7 +28,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let bench = Bench { profile, lag_events: options.lag };
     let mut recorded = Vec::new();
     for path in &options.traces {
-        recorded.extend(Recorded::open(path)?);
+        recorded.extend(Recorded::all_of(&open(path)?, path)?);
     }
     if let Some(path) = &options.snapshot {
         transcribe::save(path, &bench, &stacks, options.traces.len(), &recorded)?;
