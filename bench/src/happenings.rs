@@ -53,7 +53,7 @@ pub fn happenings(device: &DeviceTrace, more: usize) -> Vec<Happens> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond::trace::Event;
+    use millpond::trace::{Event, StackId};
 
     #[test]
     fn the_last_step_is_repeated_with_blocks_of_its_own() {
@@ -65,6 +65,7 @@ mod tests {
             pool: 0,
             thread: 0,
             kind,
+            stack: StackId::NONE,
         };
         // Steps of 64 blocks; each frees the block that the same allocation made one step before.
         let mut events = Vec::new();

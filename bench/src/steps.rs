@@ -51,7 +51,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond::trace::Event;
+    use millpond::trace::{Event, StackId};
 
     fn device(sizes: impl IntoIterator<Item = u64>) -> DeviceTrace {
         let event = |bytes| Event {
@@ -62,6 +62,7 @@ mod tests {
             pool: 0,
             thread: 0,
             kind: EventKind::Alloc,
+            stack: StackId::NONE,
         };
         DeviceTrace { events: sizes.into_iter().map(event).collect(), ..DeviceTrace::default() }
     }

@@ -1,5 +1,6 @@
 //! `millpond explain`: what held memory at a moment of a recorded job, and what could have been had.
 
+mod callers;
 mod holdings;
 mod moment;
 mod report;
@@ -7,12 +8,13 @@ mod report;
 use anyhow::{Context, Result, ensure};
 use millpond::Stack;
 
+use self::callers::{Moment, by_frame};
 pub(crate) use self::moment::At;
 use self::report::Report;
 use crate::cli::{Addresses, ExplainOptions};
 use crate::device;
 use crate::replay::bench::Bench;
-use crate::replay::recorded::Recorded;
+use crate::replay::recorded::{Recorded, open};
 
 /// Replays a trace up to a moment, and looks.
 pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
@@ -23,7 +25,8 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
     }
     let stack: Stack = options.allocator.parse()?;
     let bench = Bench { profile, lag_events: options.lag, addresses: Addresses::Simulated };
-    let recorded = Recorded::one_of(&options.trace, options.trace_device)?;
+    let source = open(&options.trace)?;
+    let recorded = Recorded::one_of(&source, &options.trace, options.trace_device)?;
     let event = options.at.event(&bench, &stack, &recorded.program)?;
     let part = recorded.program.part(0..event.saturating_add(1))?;
     let left = bench.replay_and_look(&stack, &part)?;
@@ -34,8 +37,14 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
         early.expect("is some")
     );
     let steps = part.steps()?.collect::<Result<Vec<_>, _>>()?;
-    let live = holdings::live_at_end(steps.into_iter(), part.blocks());
-    let report = Report::new(&recorded.name, &stack, event, &live, &left);
+    let mut live = holdings::live_at_end(steps.into_iter(), part.blocks());
+    let failed = left.outcome.stopped.is_some();
+    if failed {
+        // Blocks of before the first event are allocated at event 0, and are there.
+        live.retain(|step| event == 0 || step.event != event);
+    }
+    let by_frame = by_frame(&source, Moment { device: recorded.program.device(), event, failed })?;
+    let report = Report::new(&recorded.name, &stack, event, &live, by_frame, &left);
     if !options.json.write(&report)? {
         report.print()?;
     }

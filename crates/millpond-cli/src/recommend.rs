@@ -12,7 +12,7 @@ use self::report::Report;
 use crate::cli::{Addresses, RecommendOptions};
 use crate::output::progress_bar;
 use crate::replay::bench::Bench;
-use crate::replay::recorded::Recorded;
+use crate::replay::recorded::{Recorded, open};
 use crate::{Finding, device, interrupt};
 
 /// Tries allocators and settings on a trace, and ranks them.
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
         profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
     }
     let bench = Bench { profile, lag_events: options.lag, addresses: Addresses::Simulated };
-    let recorded = Recorded::one_of(&options.trace, options.trace_device)?;
+    let recorded = Recorded::one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
     interrupt::listen()?;
     let candidates = candidates::all()?;
     let progress = progress_bar(candidates.len() + FINALISTS);

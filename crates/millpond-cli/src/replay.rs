@@ -11,8 +11,8 @@ mod transcribe;
 use anyhow::{Context, Result};
 
 use self::bench::Bench;
-use self::recorded::Recorded;
 pub(crate) use self::recorded::named;
+use self::recorded::{Recorded, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::{Addresses, ReplayOptions};
 use crate::output::progress_bar;
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let bench = Bench { profile, lag_events: options.lag, addresses: options.addresses };
     let mut recorded = Vec::new();
     for path in &options.traces {
-        recorded.extend(Recorded::open(path)?);
+        recorded.extend(Recorded::all_of(&open(path)?, path)?);
     }
     if options.addresses == Addresses::Recorded {
         recorded.iter().try_for_each(Recorded::ensure_has_segments)?;

@@ -54,6 +54,7 @@ mod rmm_log;
 mod segment;
 mod snapshot;
 mod source;
+mod stacks;
 mod summary;
 mod threads;
 
@@ -74,6 +75,7 @@ pub(crate) use rmm_log::{Action, HEADER, Line};
 pub use segment::{Block, BlockState, Segment};
 pub use snapshot::{SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotError, SnapshotSegment};
 pub use source::{Source, TraceFile};
+pub use stacks::{Frame, Owners, StackBuilder, StackId, Stacks};
 pub use summary::Summary;
 pub(crate) use summary::Summing;
 
@@ -94,6 +96,8 @@ pub struct Trace {
     pub threads: Vec<u64>,
     /// Names of actions that became [`EventKind::Other`], as they were met.
     pub unknown_actions: Vec<String>,
+    /// The call stacks behind [`Event::stack`]; none where they were not recorded.
+    pub stacks: Stacks,
 }
 
 /// What was recorded of one device.
@@ -144,8 +148,8 @@ impl Trace {
 
     /// What the numbers in its events stand for.
     pub fn names(&self) -> Names<'_> {
-        let Trace { streams, pools, threads, unknown_actions, .. } = self;
-        Names { streams, pools, threads, unknown_actions }
+        let Trace { streams, pools, threads, unknown_actions, stacks, .. } = self;
+        Names { streams, pools, threads, unknown_actions, stacks }
     }
 
     /// Events of all devices.

@@ -7,6 +7,7 @@ use millpond::replay::Step;
 use millpond::resource::Recoverable;
 use serde::Serialize;
 
+use super::callers::{self, OfFrame};
 use super::holdings::{OfAge, OfSize, by_age, by_size};
 use crate::output::{mib, print, print_table, table};
 use crate::replay::bench::Left;
@@ -30,13 +31,8 @@ pub(crate) struct Report {
     oom: Option<String>,
 }
 
-/// Blocks that one line of the program allocated.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct OfFrame {
-    frame: String,
-    blocks: usize,
-    bytes: u64,
-}
+/// Lines of the program that are printed; the rest is summed.
+const MOST_PRINTED: usize = 15;
 
 impl Report {
     pub(crate) fn new(
@@ -44,6 +40,7 @@ impl Report {
         stack: &Stack,
         event: u32,
         live: &[Step],
+        by_frame: Vec<OfFrame>,
         left: &Left,
     ) -> Report {
         Report {
@@ -58,7 +55,7 @@ impl Report {
             recoverable: left.recoverable,
             by_size: by_size(live),
             by_age: by_age(live, event),
-            by_frame: Vec::new(),
+            by_frame,
             oom: left.outcome.stopped.as_ref().map(ToString::to_string),
         }
     }
@@ -98,9 +95,10 @@ impl Report {
             ages.add_row([when, age.blocks.to_string(), mib(age.bytes), share(age.bytes)]);
         }
         let mut frames = table(["WHERE", "BLOCKS", "MiB", "OF LIVE"]);
-        for frame in &self.by_frame {
+        let rest = callers::rest(&self.by_frame, MOST_PRINTED);
+        for frame in self.by_frame.iter().take(MOST_PRINTED).chain(&rest) {
             frames.add_row([
-                frame.frame.clone(),
+                frame.short.clone(),
                 frame.blocks.to_string(),
                 mib(frame.bytes),
                 share(frame.bytes),

@@ -13,11 +13,15 @@ pub(crate) struct Recorded {
     pub(crate) program: Program,
 }
 
+/// A trace.
+pub(crate) fn open(path: &Path) -> Result<Source> {
+    Source::open(path).map_err(|error| named(path, error))
+}
+
 impl Recorded {
     /// The devices of a file on which something was allocated.
-    pub(crate) fn open(path: &Path) -> Result<Vec<Recorded>> {
-        let source = Source::open(path).map_err(|error| named(path, error))?;
-        let programs = Program::all_of(&source).map_err(|error| named(path, error))?;
+    pub(crate) fn all_of(source: &Source, path: &Path) -> Result<Vec<Recorded>> {
+        let programs = Program::all_of(source).map_err(|error| named(path, error))?;
         ensure!(
             !programs.is_empty(),
             "{}: nothing was recorded; call torch.cuda.memory._record_memory_history() before the job begins",
@@ -46,8 +50,8 @@ impl Recorded {
     }
 
     /// The only device of a file, or one of several.
-    pub(crate) fn one_of(path: &Path, device: Option<u32>) -> Result<Recorded> {
-        let all = Recorded::open(path)?;
+    pub(crate) fn one_of(source: &Source, path: &Path, device: Option<u32>) -> Result<Recorded> {
+        let all = Recorded::all_of(source, path)?;
         let numbers: Vec<String> =
             all.iter().map(|recorded| recorded.program.device().to_string()).collect();
         let (count, numbers) = (all.len(), numbers.join(", "));

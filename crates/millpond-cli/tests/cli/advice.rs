@@ -84,3 +84,35 @@ fn the_moment_at_which_memory_runs_out_is_found() {
         assert!(complaint(&output).contains(part), "{}", complaint(&output));
     }
 }
+
+const FRAMED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/framed.pickle.gz");
+
+#[test]
+fn what_held_memory_is_said_by_line_of_the_program() {
+    let bytes = |group: &Value| group["bytes"].as_u64().unwrap();
+    for arguments in [&[][..], &["--at", "0"], &["--at", "oom", "--capacity", "200MiB"]] {
+        let report = json(&[&["explain", FRAMED], arguments].concat());
+        let frames = report["by_frame"].as_array().unwrap();
+        assert!(frames.is_sorted_by(|a, b| bytes(a) >= bytes(b)), "{report}");
+        for list in ["by_size", "by_age", "by_frame"] {
+            let sum: u64 = report[list].as_array().unwrap().iter().map(bytes).sum();
+            assert_eq!(Some(sum), report["live_bytes"].as_u64(), "{list} of {arguments:?}");
+        }
+    }
+    let report = json(&["explain", FRAMED]);
+    assert_eq!(report["by_frame"][0]["frame"], "/home/user/job/model.py:52 feed_forward");
+    assert_eq!(report["by_frame"][0]["blocks"], 6);
+    let frames = report["by_frame"].as_array().unwrap();
+    assert!(frames.iter().any(|of| of["frame"] == "not recorded" && bytes(of) == 3 << 20));
+    let text = stdout(&millpond(&["explain", FRAMED]));
+    assert!(text.contains("\nmodel.py:52 feed_forward ") && !text.contains("/home/"), "{text}");
+    // The same from our own file, and nothing where nothing was recorded.
+    let file = std::env::temp_dir().join(format!("millpond-{}-framed.mptrace", std::process::id()));
+    let path = file.to_str().unwrap();
+    stdout(&millpond(&["convert", FRAMED, path]));
+    let converted = json(&["explain", path]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(converted["by_frame"], report["by_frame"]);
+    assert_eq!(json(&["explain", TRACE])["by_frame"], Value::Array(Vec::new()));
+}

@@ -77,7 +77,7 @@ fn peak_live_bytes(steps: &[Step], blocks: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{DeviceTrace, Event, EventKind};
+    use crate::trace::{DeviceTrace, Event, EventKind, StackId};
 
     #[test]
     fn halves_meet_in_the_middle() {
@@ -89,6 +89,7 @@ mod tests {
             pool: 0,
             thread: 0,
             kind,
+            stack: StackId::NONE,
         };
         let events = vec![
             event(EventKind::Alloc, 0, 10),

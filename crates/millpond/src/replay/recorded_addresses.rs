@@ -216,7 +216,16 @@ mod tests {
     #[test]
     fn answers_that_no_driver_gives_are_left_out() {
         let of = |addr, bytes, kind| {
-            let event = Event { time_us: 0, addr, bytes, stream: 0, pool: 0, thread: 0, kind };
+            let event = Event {
+                time_us: 0,
+                addr,
+                bytes,
+                stream: 0,
+                pool: 0,
+                thread: 0,
+                kind,
+                stack: crate::trace::StackId::NONE,
+            };
             RecordedSegment::of(&event)
         };
         assert_eq!(of(4096, 512, EventKind::SegmentAlloc), Some(segment(4096, 512)));

@@ -10,6 +10,7 @@ use crate::driver::{Around, DevicePtr, Driver, MemoryChange, PhysicalHandle, Str
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 use crate::trace::{
     Block, BlockState, EventKind, SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotSegment,
+    StackId, Stacks,
 };
 
 /// The stream of all segments. PyTorch's viewer joins neighbours only if their streams are the same, and takes the stream away from
@@ -90,14 +91,27 @@ impl Transcript {
         device_traces.push(book.entries.clone());
         let setting = ("allocator".to_owned(), Setting::Text("millpond".to_owned()));
         let segments = book.segments().map(|segment| SnapshotSegment { device, ..segment });
-        Snapshot { segments: segments.collect(), device_traces, allocator_settings: vec![setting] }
+        Snapshot {
+            segments: segments.collect(),
+            device_traces,
+            allocator_settings: vec![setting],
+            stacks: Stacks::default(),
+        }
     }
 }
 
 impl Book {
     fn enter(&mut self, action: EventKind, addr: u64, bytes: u64, stream: u64) {
         let time_us = self.time_us;
-        self.entries.push(SnapshotEntry { action, addr, bytes, stream, pool: (0, 0), time_us });
+        self.entries.push(SnapshotEntry {
+            action,
+            addr,
+            bytes,
+            stream,
+            pool: (0, 0),
+            time_us,
+            stack: StackId::NONE,
+        });
     }
 
     fn changed(&mut self, change: MemoryChange) {
@@ -179,6 +193,7 @@ impl Book {
             bytes: end - addr,
             requested_bytes: 0,
             state: BlockState::Free,
+            stack: StackId::NONE,
         };
         let mut blocks: Vec<Block> = Vec::new();
         let mut filled = addr;
@@ -194,6 +209,7 @@ impl Book {
                 bytes,
                 requested_bytes: *requested,
                 state: BlockState::Allocated,
+                stack: StackId::NONE,
             });
             filled = start + bytes;
         }

@@ -121,6 +121,7 @@ impl Source {
         converted.leave_out(whole.others, "events that RMM does not log");
         converted.leave_out(whole.segments, "segments, and with them what was reserved");
         converted.leave_out(whole.pools, "memory pools");
+        converted.leave_out(whole.frames, "frames of call stacks");
         Ok(converted)
     }
 
@@ -128,7 +129,7 @@ impl Source {
         let mut items = self.items()?;
         writing(path, |output| {
             let mut writer = LogWriter::new(output)?;
-            let mut pools = 0;
+            let (mut pools, mut frames) = (0, 0);
             while let Some(item) = items.next() {
                 let (device, item) = item.map_err(io::Error::other)?;
                 if device != only {
@@ -136,6 +137,7 @@ impl Source {
                 }
                 let names: Names<'_> = items.names();
                 pools = names.pools.len() as u64 - 1;
+                frames = names.stacks.raw_frames().len() as u64;
                 match item {
                     Item::Segment(_) => lost.segments += 1,
                     Item::Initial(block) => writer.initial(&block, names)?,
@@ -146,6 +148,7 @@ impl Source {
                 }
             }
             lost.pools = lost.pools.max(pools);
+            lost.frames = lost.frames.max(frames);
             Ok(writer.lines())
         })
     }
@@ -190,6 +193,7 @@ struct Lost {
     others: u64,
     segments: u64,
     pools: u64,
+    frames: u64,
 }
 
 /// Writes a file. What goes wrong with reading meanwhile is told as such.

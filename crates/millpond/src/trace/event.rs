@@ -1,5 +1,7 @@
 //! One thing that happened.
 
+use super::StackId;
+
 /// One thing that happened on a device. Small: a trace has millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -18,10 +20,12 @@ pub struct Event {
     pub thread: u8,
     /// What happened.
     pub kind: EventKind,
+    /// Who did it: a stack of [`Trace::stacks`](super::Trace::stacks).
+    pub stack: StackId,
 }
 
 // A million events are to fit into 40 MB, and whoever adds a field should notice.
-const _: () = assert!(size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Event>() == 40);
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,10 @@ use std::fs::File;
 use super::compact::CompactReader;
 use super::gzip::{Unpacked, Whole};
 use super::rmm_log::LogReader;
-use super::{DeviceTrace, Event, InitialBlock, Limits, Segment, Trace, TraceError};
+use super::{DeviceTrace, Event, InitialBlock, Limits, Segment, Stacks, Trace, TraceError};
+
+/// A log does not say who called.
+static NO_STACKS: Stacks = Stacks::new();
 
 /// One thing that a trace says of a device.
 ///
@@ -31,6 +34,8 @@ pub struct Names<'a> {
     pub threads: &'a [u64],
     /// See [`Trace::unknown_actions`].
     pub unknown_actions: &'a [String],
+    /// See [`Trace::stacks`].
+    pub stacks: &'a Stacks,
 }
 
 /// What a trace says, each with its device's number. Ends with the first error.
@@ -79,6 +84,7 @@ impl<'a> Items<'a> {
                 pools: &[(0, 0)],
                 threads: log.threads(),
                 unknown_actions: &[],
+                stacks: &NO_STACKS,
             },
             From::Compact(file) => file.names(),
         }

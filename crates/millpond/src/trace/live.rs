@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::{DeviceTrace, Event, EventKind};
+use super::{DeviceTrace, Event, EventKind, StackId};
 
 /// A block that was live before the first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct InitialBlock {
     pub stream: u32,
     /// The memory pool of its segment.
     pub pool: u16,
+    /// Who allocated it, as its segment tells.
+    pub stack: StackId,
 }
 
 /// The live blocks at a moment of a trace.
@@ -134,6 +136,7 @@ impl DeviceTrace {
                 bytes: block.requested_bytes,
                 stream: segment.stream,
                 pool: segment.pool,
+                stack: block.stack,
             }
         })
     }
@@ -155,7 +158,7 @@ mod tests {
     use crate::trace::{Block, BlockState, Segment};
 
     fn event(kind: EventKind, addr: u64, bytes: u64) -> Event {
-        Event { time_us: 0, addr, bytes, stream: 0, pool: 0, thread: 0, kind }
+        Event { time_us: 0, addr, bytes, stream: 0, pool: 0, thread: 0, kind, stack: StackId::NONE }
     }
 
     #[test]
@@ -180,8 +183,14 @@ mod tests {
 
     #[test]
     fn blocks_of_before_the_first_event_come_from_the_segments() {
-        let block =
-            |addr, requested_bytes, state| Block { addr, bytes: 512, requested_bytes, state };
+        let stack = StackId::NONE;
+        let block = |addr, requested_bytes, state| Block {
+            addr,
+            bytes: 512,
+            requested_bytes,
+            state,
+            stack,
+        };
         let device = DeviceTrace {
             device: 0,
             events: vec![

@@ -20,7 +20,7 @@ mod opcode;
 mod writer;
 
 pub(super) use machine::run;
-pub(super) use writer::PickleWriter;
+pub(super) use writer::{PickleWriter, Shared};
 
 #[cfg(doc)]
 use super::TraceError;
@@ -66,5 +66,5 @@ pub(super) trait Heap {
     fn held_bytes(&self) -> u64;
 }
 
-/// Longer texts are [`Value::Opaque`]. Keys, actions and states are far shorter.
-pub(super) const LONGEST_TEXT: u64 = 64;
+/// Longer texts are [`Value::Opaque`]. Keys, actions and states are far shorter; so are paths and names, but for a few of C++.
+pub(super) const LONGEST_TEXT: u64 = 512;

@@ -1,5 +1,7 @@
 //! What stood in memory when the recording ended.
 
+use super::StackId;
+
 /// Memory that the recorded allocator had taken from the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -28,7 +30,12 @@ pub struct Block {
     pub requested_bytes: u64,
     /// Who has it.
     pub state: BlockState,
+    /// Who allocated it: a stack of [`Trace::stacks`](super::Trace::stacks).
+    pub stack: StackId,
 }
+
+// The stack fills what would be padding.
+const _: () = assert!(size_of::<Block>() == 32);
 
 /// Who has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

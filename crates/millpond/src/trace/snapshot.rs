@@ -1,7 +1,7 @@
 //! PyTorch's memory snapshot: a pickled dict of `segments` and `device_traces`.
 //!
-//! Everything else in it (`allocator_settings`, `external_annotations`, `host_traces`, stack frames,
-//! user metadata) is passed over. Older recorders left out `time_us`, `requested_size`, or a block's
+//! Everything else in it (`allocator_settings`, `external_annotations`, `host_traces`, user
+//! metadata, where segments were allocated) is passed over. Older recorders left out `time_us`, `requested_size`, or a block's
 //! `address`; what these say then follows from the rest. [`Snapshot`] is the way back: one to be written.
 
 mod dump;
@@ -20,6 +20,9 @@ use words::Word;
 
 use super::pickle::{self, Heap, Refusal};
 use super::{Block, BlockState, DeviceTrace, Event, EventKind, Limits, Segment, Trace, TraceError};
+
+/// Unknown actions that are named.
+const MOST_UNKNOWN_ACTIONS: usize = 1024;
 
 /// Reads a snapshot, unpacked.
 pub(super) fn read(input: impl Read, limits: Limits) -> Result<Trace, TraceError> {
@@ -146,12 +149,14 @@ impl Reading {
             pool: record.pool,
             thread: 0,
             kind,
+            stack: record.stack(),
         })
     }
 
     /// Once for each text, of which the heap keeps few.
     fn note_unknown_action(&mut self, text: u32) {
-        if self.noted_actions.insert(text)
+        if self.noted_actions.len() < MOST_UNKNOWN_ACTIONS
+            && self.noted_actions.insert(text)
             && let Some(name) = self.objects.texts.unknown(text)
         {
             self.trace.unknown_actions.push(name);
@@ -176,7 +181,7 @@ impl Reading {
                 return Err(bad("has no device number that could be"));
             }
             let runs = match record.has(Seen::Blocks) {
-                true => self.runs(record.blocks).map_err(bad)?,
+                true => self.runs(record.blocks_or_stack).map_err(bad)?,
                 false => Vec::new(),
             };
             let count = runs.iter().map(|(_, count)| *count as usize).sum();
@@ -230,12 +235,9 @@ impl Reading {
     }
 
     fn finish(self) -> Trace {
-        Trace {
-            devices: self.devices.into_values().collect(),
-            streams: self.objects.streams.into_values(),
-            pools: self.objects.pools.into_values(),
-            ..self.trace
-        }
+        let (stacks, streams, pools) = self.objects.into_tables();
+        let devices = self.devices.into_values().collect();
+        Trace { devices, streams, pools, stacks, ..self.trace }
     }
 }
 
@@ -258,5 +260,6 @@ fn block(record: &Record, next_addr: u64) -> Result<Block, Refusal> {
             false => record.bytes,
         },
         state,
+        stack: record.stack(),
     })
 }

@@ -105,7 +105,7 @@ impl Summing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::EventKind;
+    use crate::trace::{EventKind, StackId};
 
     fn device(events: &[(EventKind, u64, u64)], segment_bytes: &[u64]) -> DeviceTrace {
         let event = |&(kind, addr, bytes)| Event {
@@ -116,6 +116,7 @@ mod tests {
             pool: 0,
             thread: 0,
             kind,
+            stack: StackId::NONE,
         };
         let segment = |&bytes| Segment {
             addr: 0,

@@ -78,6 +78,11 @@ fn use_it(answer: Result<Trace, TraceError>) -> bool {
     match answer {
         Ok(trace) => {
             std::hint::black_box(trace.summary());
+            let owners = trace.stacks.owners();
+            let events = trace.devices.iter().flat_map(|device| &device.events);
+            for stack in events.map(|event| event.stack) {
+                std::hint::black_box((owners.of(stack), trace.stacks.frames(stack).count()));
+            }
             true
         }
         Err(error) => {
@@ -122,6 +127,8 @@ fn fuzz_file(name: &str, original: &[u8], flavour: Flavour, count: u64) {
 fn pickles() {
     fuzz_file("small pickle, protocol 2", &data("small_p2.pickle"), Flavour::Pickle, 10_000);
     fuzz_file("small pickle, protocol 4", &data("small_p4.pickle"), Flavour::Pickle, 10_000);
+    let framed = unpacked(&data("framed.pickle.gz"));
+    fuzz_file("pickle with frames", &framed, Flavour::Pickle, 2_000);
     fuzz_file("pickle", &unpacked(&data("gpt_tiny.pickle.gz")), Flavour::Pickle, 500);
     fuzz_file("pickle.gz", &data("gpt_tiny.pickle.gz"), Flavour::Bytes, 500);
 }
@@ -142,6 +149,7 @@ fn our_own() {
     for (name, original, count) in [
         ("small mptrace, inside", small, 20_000),
         ("mptrace of a log, inside", compact(&log()), 10_000),
+        ("mptrace with frames, inside", compact(&data("framed.pickle.gz")), 10_000),
         ("mptrace, inside", compact(&data("gpt_tiny.pickle.gz")), 1_000),
     ] {
         let chunks = mptrace::chunks(&original);

@@ -20,7 +20,7 @@ pub(crate) struct Chunk {
 
 /// What a file consists of.
 pub(crate) fn chunks(mut file: &[u8]) -> Vec<Chunk> {
-    assert_eq!(&file[..8], b"MPTRACE\x01");
+    assert_eq!(&file[..8], b"MPTRACE\x02");
     file = &file[8..];
     let mut chunks = Vec::new();
     while !file.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn chunks(mut file: &[u8]) -> Vec<Chunk> {
 
 /// A file of these chunks.
 pub(crate) fn file(chunks: &[Chunk]) -> Vec<u8> {
-    let mut file = b"MPTRACE\x01".to_vec();
+    let mut file = b"MPTRACE\x02".to_vec();
     for chunk in chunks {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(&chunk.payload).unwrap();

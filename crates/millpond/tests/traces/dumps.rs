@@ -6,7 +6,7 @@ use std::process::Command;
 use millpond::Trace;
 use millpond::trace::{
     Block, BlockState, EventKind, Limits, SegmentType, Setting, Snapshot, SnapshotEntry,
-    SnapshotError, SnapshotSegment,
+    SnapshotError, SnapshotSegment, StackId,
 };
 
 const BASE: u64 = 0x1_0000_0000_0000;
@@ -29,11 +29,19 @@ impl Drop for Scratch {
 }
 
 fn block(addr: u64, bytes: u64, requested_bytes: u64, state: BlockState) -> Block {
-    Block { addr, bytes, requested_bytes, state }
+    Block { addr, bytes, requested_bytes, state, stack: StackId::NONE }
 }
 
 fn entry(action: EventKind, addr: u64, bytes: u64) -> SnapshotEntry {
-    SnapshotEntry { action, addr, bytes, stream: 7, pool: (0, 0), time_us: 1_700_000_000_000_000 }
+    SnapshotEntry {
+        action,
+        addr,
+        bytes,
+        stream: 7,
+        pool: (0, 0),
+        time_us: 1_700_000_000_000_000,
+        stack: StackId::NONE,
+    }
 }
 
 /// Two devices, every state, numbers of every length.
@@ -74,6 +82,7 @@ fn snapshot() -> Snapshot {
             ("least".to_owned(), Setting::Number(i64::MIN)),
             ("conf".to_owned(), Setting::Text("é".repeat(200))),
         ],
+        ..Snapshot::default()
     }
 }
 

@@ -3,6 +3,7 @@
 mod compact;
 mod dumps;
 mod facts;
+mod frames;
 mod hostile;
 mod snapshots;
 mod writer;

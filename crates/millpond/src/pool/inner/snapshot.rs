@@ -8,6 +8,7 @@ use crate::pool::headers::{Header, Kind};
 use crate::pool::heap::Use;
 use crate::trace::{
     Block, BlockState, EventKind, SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotSegment,
+    StackId,
 };
 
 impl Inner {
@@ -70,7 +71,13 @@ impl Inner {
 
     /// The blocks that a node consists of.
     fn add_pieces(&self, start: u64, bytes: u64, used_for: Use, pieces: &mut Vec<Block>) {
-        let unused = |addr, bytes, state| Block { addr, bytes, requested_bytes: 0, state };
+        let unused = |addr, bytes, state| Block {
+            addr,
+            bytes,
+            requested_bytes: 0,
+            state,
+            stack: StackId::NONE,
+        };
         let header = match used_for {
             Use::Block | Use::Slab => {
                 self.page_map.get(start).filter(|header| header.start() == start)
@@ -89,7 +96,7 @@ impl Inner {
         for index in 0..header.blocks() {
             let (state, requested_bytes) = state_of(header, index);
             let bytes = header.block_bytes();
-            pieces.push(Block { addr: end, bytes, requested_bytes, state });
+            pieces.push(Block { addr: end, bytes, requested_bytes, state, stack: StackId::NONE });
             end += bytes;
         }
         if end < start + bytes {
@@ -110,6 +117,7 @@ impl Inner {
             stream: 0,
             pool: (0, 0),
             time_us: now.as_micros() as u64,
+            stack: StackId::NONE,
         };
         let snapshot = Snapshot { device_traces: vec![vec![entry]], ..root.snapshot() };
         Some(match snapshot.save(&path) {

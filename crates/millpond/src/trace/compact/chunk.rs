@@ -9,7 +9,9 @@ use crate::trace::{Limits, TraceError};
 
 /// What every file begins with; the version follows.
 pub(in crate::trace) const MAGIC: &[u8; 7] = b"MPTRACE";
-const VERSION: u8 = 1;
+/// What is written. Version 1 had no call stacks, and is read as well.
+const VERSION: u8 = 2;
+const FIRST_WITH_STACKS: u8 = 2;
 
 const HEADER_BYTES: usize = 17;
 /// What the checksum covers of it.
@@ -88,6 +90,7 @@ fn checksum(header: &[u8; HEADER_BYTES], packed: &[u8]) -> u32 {
 pub(super) struct ChunkReader<R> {
     input: R,
     limits: Limits,
+    version: u8,
     inflate: Decompress,
     packed: Vec<u8>,
     payload: Vec<u8>,
@@ -108,6 +111,7 @@ impl<R: Read> ChunkReader<R> {
         let mut reader = ChunkReader {
             input,
             limits,
+            version: VERSION,
             inflate: Decompress::new(false),
             packed: Vec::new(),
             payload: Vec::new(),
@@ -117,12 +121,20 @@ impl<R: Read> ChunkReader<R> {
         let mut head = [0; MAGIC.len() + 1];
         reader.read_exact(&mut head)?;
         match head {
-            [magic @ .., VERSION] if magic == *MAGIC => Ok(reader),
+            [magic @ .., version @ 1..=VERSION] if magic == *MAGIC => {
+                reader.version = version;
+                Ok(reader)
+            }
             [magic @ .., found] if magic == *MAGIC => {
                 Err(TraceError::UnknownVersion { found, known: VERSION })
             }
             _ => Err(reader.damaged("it does not begin as Millpond's files do")),
         }
+    }
+
+    /// Whether events and blocks have call stacks.
+    pub(super) fn has_stacks(&self) -> bool {
+        self.version >= FIRST_WITH_STACKS
     }
 
     /// Where the chunk begins.

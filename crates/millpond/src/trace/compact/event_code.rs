@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::slots::{Slots, Slotted};
 use super::varint::{Payload, Problem, put, put_signed};
-use crate::trace::{Event, EventKind};
+use crate::trace::{Event, EventKind, StackId};
 
 const KNOWN: u8 = 1 << 4;
 /// With `KNOWN`.
@@ -41,14 +41,21 @@ struct Past {
     /// The last address that was no known block's.
     addr: u64,
     slot: u32,
-    context: (u32, u16, u8),
+    context: Context,
+}
+
+/// Stream, pool, thread and call stack.
+type Context = (u32, u16, u8, StackId);
+
+fn context(event: &Event) -> Context {
+    (event.stream, event.pool, event.thread, event.stack)
 }
 
 impl Past {
     /// What the event changes, once its code is known. The slot of a new block, if there is one.
     fn go_on(&mut self, event: &Event, slot: Option<u32>) -> Result<Option<u32>, Problem> {
         self.time_us = event.time_us;
-        self.context = (event.stream, event.pool, event.thread);
+        self.context = context(event);
         let block = Slotted { addr: event.addr, bytes: event.bytes };
         let new = match (event.kind, slot) {
             (EventKind::Alloc, Some(slot)) => {
@@ -89,7 +96,7 @@ impl Encoder {
         let block = slot.and_then(|slot| past.slots.get(slot));
         let is_same = block.is_some_and(|block| block.bytes == event.bytes);
         let is_last = slot == Some(past.slot);
-        let has_context = past.context != (event.stream, event.pool, event.thread);
+        let has_context = past.context != context(event);
         let is_below = slot.is_none() && event.addr < past.addr;
         let flag = |is_on: bool, flag: u8| if is_on { flag } else { 0 };
         bytes.push(
@@ -113,6 +120,7 @@ impl Encoder {
             put(bytes, event.stream.into());
             put(bytes, event.pool.into());
             put(bytes, event.thread.into());
+            put(bytes, event.stack.number().into());
         }
         let new = self.past.go_on(event, slot)?;
         if let Some(new) = new {
@@ -125,13 +133,19 @@ impl Encoder {
 }
 
 /// Turns bytes into events.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Decoder {
     past: Past,
+    has_stacks: bool,
 }
 
 impl Decoder {
-    /// The next event. Its stream, pool and thread are not checked.
+    /// For a file whose version has call stacks, or not yet.
+    pub(super) fn new(has_stacks: bool) -> Decoder {
+        Decoder { past: Past::default(), has_stacks }
+    }
+
+    /// The next event. Its stream, pool, thread and stack are not checked.
     pub(super) fn next(&mut self, payload: &mut Payload<'_>) -> Result<Event, Problem> {
         let past = &self.past;
         let code = payload.byte()?;
@@ -159,11 +173,15 @@ impl Decoder {
             }
         };
         let bytes = same_bytes.map_or_else(|| payload.varint(), Ok)?;
-        let (stream, pool, thread) = match has(CONTEXT) {
-            true => (payload.small()?, payload.small()?, payload.small()?),
+        let (stream, pool, thread, stack) = match has(CONTEXT) {
+            true => {
+                let known = (payload.small()?, payload.small()?, payload.small()?);
+                let stack = if self.has_stacks { payload.small()? } else { 0 };
+                (known.0, known.1, known.2, StackId::new(stack))
+            }
             false => past.context,
         };
-        let event = Event { time_us, addr, bytes, stream, pool, thread, kind };
+        let event = Event { time_us, addr, bytes, stream, pool, thread, kind, stack };
         self.past.go_on(&event, slot)?;
         Ok(event)
     }
@@ -200,13 +218,14 @@ mod tests {
                     pool: any(u16::MAX.into()) as u16,
                     thread: any(u8::MAX.into()) as u8,
                     kind: KINDS[any(u64::MAX) as usize % KINDS.len()],
+                    stack: StackId::new(any(u32::MAX.into()) as u32),
                 })
                 .collect();
             let mut bytes = Vec::new();
             let mut encoder = Encoder::default();
             events.iter().for_each(|event| encoder.put(&mut bytes, event).unwrap());
             let mut payload = Payload::new(&bytes);
-            let mut decoder = Decoder::default();
+            let mut decoder = Decoder::new(true);
             for event in &events {
                 assert_eq!(decoder.next(&mut payload), Ok(*event), "seed {seed}");
             }
@@ -216,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_block_that_is_not_live_cannot_be_met() {
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder::new(true);
         for code in [KNOWN, KNOWN | LAST, KNOWN | SAME] {
             let bytes = [code, 0, 7, 7, 7];
             assert!(decoder.next(&mut Payload::new(&bytes)).is_err());

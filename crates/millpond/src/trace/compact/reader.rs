@@ -6,10 +6,11 @@ use std::io::Read;
 use super::chunk::{ChunkKind, ChunkReader, Head};
 use super::event_code::Decoder;
 use super::varint::{Payload, Problem};
+use crate::trace::stacks::{DEEPEST, Node, RawFrame};
 use crate::trace::threads::MOST_THREADS;
 use crate::trace::{
-    Block, BlockState, DeviceTrace, Event, InitialBlock, Item, Limits, Names, Segment, Trace,
-    TraceError, growing_bytes,
+    Block, BlockState, DeviceTrace, Event, InitialBlock, Item, Limits, Names, Segment, StackId,
+    Stacks, Trace, TraceError, growing_bytes,
 };
 
 // What a table's entry is.
@@ -18,11 +19,16 @@ pub(super) const POOL: u8 = 2;
 pub(super) const THREAD: u8 = 3;
 pub(super) const UNKNOWN_ACTION: u8 = 4;
 pub(super) const NAME: u8 = 5;
+pub(super) const FRAME_TEXT: u8 = 6;
+pub(super) const FRAME: u8 = 7;
+pub(super) const STACK: u8 = 8;
 // What an entry among the segments is.
 pub(super) const SEGMENT: u8 = 1;
 pub(super) const BLOCK: u8 = 2;
 /// Added to a block's state: its address follows.
 pub(super) const BLOCK_ELSEWHERE: u64 = 8;
+/// Likewise: its call stack follows.
+pub(super) const BLOCK_HAS_STACK: u64 = 16;
 
 /// As many as a snapshot may tell of.
 const MOST_DEVICES: u32 = 255;
@@ -55,11 +61,13 @@ struct Tables {
     pools: Vec<(u64, u64)>,
     threads: Vec<u64>,
     unknown_actions: Vec<String>,
+    stacks: Stacks,
+    /// How deep each stack is.
+    depths: Vec<u16>,
     text_bytes: usize,
 }
 
 /// What is known of a device's events so far.
-#[derive(Default)]
 struct Past {
     decoder: Decoder,
     has_events: bool,
@@ -79,6 +87,8 @@ impl<R: Read> CompactReader<R> {
             pools: vec![(0, 0)],
             threads: Vec::new(),
             unknown_actions: Vec::new(),
+            stacks: Stacks::new(),
+            depths: Vec::new(),
             text_bytes: 0,
         };
         Ok(CompactReader {
@@ -120,10 +130,15 @@ impl<R: Read> CompactReader<R> {
     fn event(&mut self, device: u32, at: usize) -> Result<(Event, usize), Problem> {
         let all = self.chunks.payload();
         let mut payload = Payload::new(&all[at..]);
-        let past = self.devices.entry(device).or_default();
+        let has_stacks = self.chunks.has_stacks();
+        let past = self
+            .devices
+            .entry(device)
+            .or_insert_with(|| Past { decoder: Decoder::new(has_stacks), has_events: false });
         past.has_events = true;
         let event = past.decoder.next(&mut payload)?;
         self.tables.check(event.stream, event.pool)?;
+        self.tables.check_stack(event.stack)?;
         // A trace that names no threads has one.
         if usize::from(event.thread) >= self.tables.threads.len().max(1) {
             return Err("an event is on a thread that was not named");
@@ -217,13 +232,18 @@ impl<R: Read> CompactReader<R> {
                         0 => next_addr,
                         _ => payload.varint()?,
                     };
-                    let state = match state & !BLOCK_ELSEWHERE {
+                    let stack = match state & BLOCK_HAS_STACK {
+                        0 => StackId::NONE,
+                        _ => StackId::new(payload.small()?),
+                    };
+                    self.tables.check_stack(stack)?;
+                    let state = match state & !(BLOCK_ELSEWHERE | BLOCK_HAS_STACK) {
                         0 => BlockState::Allocated,
                         1 => BlockState::PendingFree,
                         2 => BlockState::Free,
                         _ => return Err("a block is in no known state"),
                     };
-                    segment.blocks.push(Block { addr, bytes, requested_bytes, state });
+                    segment.blocks.push(Block { addr, bytes, requested_bytes, state, stack });
                 }
                 (BLOCK, None) => return Err("a block is in no segment"),
                 _ => return Err("something is neither segment nor block"),
@@ -240,8 +260,13 @@ impl<R: Read> CompactReader<R> {
                 bytes: payload.varint()?,
                 stream: payload.small()?,
                 pool: payload.small()?,
+                stack: match self.chunks.has_stacks() {
+                    true => StackId::new(payload.small()?),
+                    false => StackId::NONE,
+                },
             };
             self.tables.check(block.stream, block.pool)?;
+            self.tables.check_stack(block.stack)?;
             self.ready.push_back((device, Item::Initial(block)));
         }
         Ok(())
@@ -272,15 +297,15 @@ impl<R: Read> CompactReader<R> {
                 self.check_memory(events.sum::<u64>() + 3 * segment_bytes as u64)?;
             }
         }
-        let Tables { name, streams, pools, threads, unknown_actions, .. } = self.tables;
+        let Tables { name, streams, pools, threads, unknown_actions, stacks, .. } = self.tables;
         let devices = devices.into_values().collect();
-        Ok(Trace { name, devices, streams, pools, threads, unknown_actions })
+        Ok(Trace { name, devices, streams, pools, threads, unknown_actions, stacks })
     }
 
     /// The names, as far as they were met.
     pub(in crate::trace) fn names(&self) -> Names<'_> {
-        let Tables { streams, pools, threads, unknown_actions, .. } = &self.tables;
-        Names { streams, pools, threads, unknown_actions }
+        let Tables { streams, pools, threads, unknown_actions, stacks, .. } = &self.tables;
+        Names { streams, pools, threads, unknown_actions, stacks }
     }
 
     /// Holds what the reader keeps, and what is kept of its items, against the limits.
@@ -316,14 +341,56 @@ impl Tables {
                     self.unknown_actions.push(name);
                 }
                 NAME => self.name = payload.text()?,
+                FRAME_TEXT => {
+                    let text = payload.text()?;
+                    self.text_bytes += text.len();
+                    self.stacks.push_text(text);
+                }
+                FRAME => {
+                    let frame = RawFrame {
+                        file: payload.small()?,
+                        name: payload.small()?,
+                        line: payload.small()?,
+                    };
+                    self.stacks.push_frame(frame);
+                }
+                STACK => {
+                    let node =
+                        Node { inner: StackId::new(payload.small()?), frame: payload.small()? };
+                    self.stack(node)?;
+                }
                 _ => return Err("a table has an entry of no known kind"),
             }
         }
         let is_too_long = u32::try_from(self.streams.len()).is_err()
+            || u32::try_from(self.depths.len()).is_err()
             || self.pools.len() > MOST_POOLS
             || self.threads.len() > MOST_THREADS
             || self.unknown_actions.len() > MOST_UNKNOWN_ACTIONS;
         if is_too_long { Err("a table is longer than any is") } else { Ok(()) }
+    }
+
+    /// A stack of which the rest is known, so that none can go round in circles.
+    fn stack(&mut self, node: Node) -> Result<(), Problem> {
+        self.check_stack(node.inner)?;
+        let depth = match node.inner.number() {
+            0 => 0,
+            number => self.depths[number as usize - 1],
+        };
+        if depth == DEEPEST || node.frame as usize >= self.stacks.raw_frames().len() {
+            return Err("a call stack is too deep, or has a frame that was not named");
+        }
+        self.depths.push(depth + 1);
+        self.stacks.push_node(node);
+        Ok(())
+    }
+
+    #[inline]
+    fn check_stack(&self, stack: StackId) -> Result<(), Problem> {
+        match stack.number() as usize <= self.depths.len() {
+            true => Ok(()),
+            false => Err("something is of a call stack that was not told"),
+        }
     }
 
     #[inline]
@@ -338,6 +405,7 @@ impl Tables {
         let texts = self.text_bytes + self.unknown_actions.capacity() * size_of::<String>();
         let names = (self.streams.capacity() + self.threads.capacity()) * size_of::<u64>();
         let pools = self.pools.capacity() * size_of::<(u64, u64)>();
-        (3 * (texts + names + pools)) as u64
+        let stacks = self.stacks.held_bytes() + growing_bytes(&self.depths);
+        (3 * (texts + names + pools)) as u64 + stacks
     }
 }

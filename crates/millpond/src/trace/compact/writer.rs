@@ -5,9 +5,12 @@ use std::io::{self, Write};
 
 use super::chunk::{ChunkKind, ChunkWriter, MOST_UNPACKED};
 use super::event_code::Encoder;
-use super::reader::{BLOCK, BLOCK_ELSEWHERE, NAME, POOL, SEGMENT, STREAM, THREAD, UNKNOWN_ACTION};
+use super::reader::{
+    BLOCK, BLOCK_ELSEWHERE, BLOCK_HAS_STACK, FRAME, FRAME_TEXT, NAME, POOL, SEGMENT, STACK, STREAM,
+    THREAD, UNKNOWN_ACTION,
+};
 use super::varint::put;
-use crate::trace::{BlockState, Item, Names};
+use crate::trace::{BlockState, Item, Names, StackId};
 
 /// When a payload is written. Well below the most that it may have, for no single record is as long as the rest.
 const ENOUGH: usize = MOST_UNPACKED / 2;
@@ -22,6 +25,9 @@ pub(in crate::trace) struct CompactWriter<W> {
     pools: usize,
     threads: usize,
     unknown_actions: usize,
+    frame_texts: usize,
+    frames: usize,
+    stacks: usize,
     /// What is not written yet: of this kind, of this device.
     pending: Option<(ChunkKind, u32)>,
     payload: Vec<u8>,
@@ -43,6 +49,9 @@ impl<W: Write> CompactWriter<W> {
             pools: 1,
             threads: 0,
             unknown_actions: 0,
+            frame_texts: 0,
+            frames: 0,
+            stacks: 0,
             pending: None,
             payload,
             encoders: BTreeMap::new(),
@@ -66,8 +75,13 @@ impl<W: Write> CompactWriter<W> {
             }
             Item::Initial(block) => {
                 self.begin(ChunkKind::Initial, device)?;
-                let numbers = [block.addr, block.bytes, block.stream.into(), block.pool.into()];
-                self.put_all(&numbers);
+                self.put_all(&[
+                    block.addr,
+                    block.bytes,
+                    block.stream.into(),
+                    block.pool.into(),
+                    block.stack.number().into(),
+                ]);
             }
             Item::Segment(segment) => {
                 self.begin(ChunkKind::Segments, device)?;
@@ -92,10 +106,16 @@ impl<W: Write> CompactWriter<W> {
                         BlockState::Free => 2,
                     };
                     self.payload.push(BLOCK);
-                    let flag = if is_elsewhere { BLOCK_ELSEWHERE } else { 0 };
-                    self.put_all(&[state | flag, block.bytes, block.requested_bytes]);
+                    let has_stack = block.stack != StackId::NONE;
+                    let flag = |is_on: bool, flag: u64| if is_on { flag } else { 0 };
+                    let flags =
+                        flag(is_elsewhere, BLOCK_ELSEWHERE) | flag(has_stack, BLOCK_HAS_STACK);
+                    self.put_all(&[state | flags, block.bytes, block.requested_bytes]);
                     if is_elsewhere {
                         put(&mut self.payload, block.addr);
+                    }
+                    if has_stack {
+                        put(&mut self.payload, block.stack.number().into());
                     }
                     next_addr = block.addr.wrapping_add(block.bytes);
                 }
@@ -133,7 +153,8 @@ impl<W: Write> CompactWriter<W> {
         let is_known = self.streams == names.streams.len()
             && self.pools >= names.pools.len()
             && self.threads == names.threads.len()
-            && self.unknown_actions == names.unknown_actions.len();
+            && self.unknown_actions == names.unknown_actions.len()
+            && self.stacks == names.stacks.nodes().len();
         if is_known {
             return Ok(());
         }
@@ -165,7 +186,28 @@ impl<W: Write> CompactWriter<W> {
             put_text(&mut tables, UNKNOWN_ACTION, name);
             flush(&mut tables, ENOUGH)?;
         }
+        let stacks = names.stacks;
+        for text in &stacks.texts()[self.frame_texts..] {
+            put_text(&mut tables, FRAME_TEXT, text);
+            flush(&mut tables, ENOUGH)?;
+        }
+        for frame in &stacks.raw_frames()[self.frames..] {
+            tables.push(FRAME);
+            [frame.file, frame.name, frame.line]
+                .iter()
+                .for_each(|number| put(&mut tables, u64::from(*number)));
+            flush(&mut tables, ENOUGH)?;
+        }
+        for node in &stacks.nodes()[self.stacks..] {
+            tables.push(STACK);
+            put(&mut tables, node.inner.number().into());
+            put(&mut tables, node.frame.into());
+            flush(&mut tables, ENOUGH)?;
+        }
         flush(&mut tables, 1)?;
+        self.frame_texts = stacks.texts().len();
+        self.frames = stacks.raw_frames().len();
+        self.stacks = stacks.nodes().len();
         self.streams = names.streams.len();
         self.pools = self.pools.max(names.pools.len());
         self.threads = names.threads.len();

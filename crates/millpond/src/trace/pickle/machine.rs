@@ -11,6 +11,11 @@ use crate::trace::{Limits, TraceError};
 /// How many opcodes run between two looks at the memory held. Each adds at most some hundred bytes.
 const OPCODES_PER_CHECK: u32 = 1024;
 
+/// Items that one opcode may append without a look at the memory held.
+const FEW_ITEMS: usize = 16;
+/// The most that an appended item may add to what the heap holds.
+const BYTES_PER_ITEM: usize = 96;
+
 /// Runs a pickle and gives what it leaves, and its length.
 ///
 /// # Errors
@@ -258,6 +263,11 @@ impl<R: Read, H: Heap> Machine<'_, R, H> {
 
     fn append_items(&mut self, height: usize) -> Result<(), TraceError> {
         let list = self.object_below(height)?;
+        // The items came by many opcodes, but what the heap makes of them comes at once.
+        let count = self.stack.len() - height;
+        if count > FEW_ITEMS {
+            self.check_memory(count * BYTES_PER_ITEM)?;
+        }
         let done = self.heap.append(list, &self.stack[height..]);
         self.stack.truncate(height);
         self.accepted(done)

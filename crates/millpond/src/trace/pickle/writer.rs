@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::opcode as op;
+use crate::trace::StackId;
 
 const PROTOCOL: u8 = 4;
 /// Items appended at a time, as Python's own pickler does.
@@ -16,13 +17,23 @@ const BATCH: usize = 1000;
 pub(in crate::trace) struct PickleWriter<W> {
     output: W,
     /// Texts that are in the memo, by their place.
-    known: HashMap<&'static str, u8>,
+    known: HashMap<&'static str, u32>,
+    shared: HashMap<Shared, u32>,
+    /// How much is in the memo.
+    memoised: u32,
+}
+
+/// A value that is written once, and meant again wherever it comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::trace) enum Shared {
+    Frame(u32),
+    Stack(StackId),
 }
 
 impl<W: Write> PickleWriter<W> {
     pub(in crate::trace) fn new(mut output: W) -> io::Result<PickleWriter<W>> {
         output.write_all(&[op::PROTO, PROTOCOL])?;
-        Ok(PickleWriter { output, known: HashMap::new() })
+        Ok(PickleWriter { output, known: HashMap::new(), shared: HashMap::new(), memoised: 0 })
     }
 
     /// Ends the pickle, which is then the one value that was written.
@@ -77,14 +88,44 @@ impl<W: Write> PickleWriter<W> {
     /// A text that comes again and again: a key, an action, a state.
     pub(in crate::trace) fn word(&mut self, word: &'static str) -> io::Result<()> {
         if let Some(place) = self.known.get(word) {
-            return self.output.write_all(&[op::BINGET, *place]);
+            return self.recall(*place);
         }
         self.text(word)?;
-        if let Ok(place) = u8::try_from(self.known.len()) {
+        if let Some(place) = self.memoise()? {
             self.known.insert(word, place);
-            self.output.write_all(&[op::MEMOIZE])?;
         }
         Ok(())
+    }
+
+    /// A value that `write` writes when it comes for the first time.
+    pub(in crate::trace) fn shared(
+        &mut self,
+        value: Shared,
+        write: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some(place) = self.shared.get(&value) {
+            return self.recall(*place);
+        }
+        write(self)?;
+        if let Some(place) = self.memoise()? {
+            self.shared.insert(value, place);
+        }
+        Ok(())
+    }
+
+    /// Puts what was just written into the memo, if that is not full.
+    fn memoise(&mut self) -> io::Result<Option<u32>> {
+        let Some(next) = self.memoised.checked_add(1) else { return Ok(None) };
+        self.output.write_all(&[op::MEMOIZE])?;
+        Ok(Some(std::mem::replace(&mut self.memoised, next)))
+    }
+
+    fn recall(&mut self, place: u32) -> io::Result<()> {
+        if let Ok(place) = u8::try_from(place) {
+            return self.output.write_all(&[op::BINGET, place]);
+        }
+        self.output.write_all(&[op::LONG_BINGET])?;
+        self.output.write_all(&place.to_le_bytes())
     }
 
     pub(in crate::trace) fn pair(&mut self, pair: (u64, u64)) -> io::Result<()> {

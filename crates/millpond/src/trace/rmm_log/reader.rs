@@ -6,7 +6,9 @@ use super::line::HEADER;
 use crate::trace::gzip::failed_read;
 use crate::trace::interned::Interned;
 use crate::trace::threads::Threads;
-use crate::trace::{DeviceTrace, Event, EventKind, Limits, Trace, TraceError, growing_bytes};
+use crate::trace::{
+    DeviceTrace, Event, EventKind, Limits, StackId, Trace, TraceError, growing_bytes,
+};
 
 /// What every log begins with.
 pub(in crate::trace) const BEGINNING: &[u8] = b"Thread,";
@@ -183,6 +185,7 @@ fn event(
         pool: 0,
         thread: threads.number(thread.ok_or("has a thread that is no number")?),
         kind,
+        stack: StackId::NONE,
     })
 }
 

@@ -40,6 +40,7 @@ impl<W: Write> LogWriter<W> {
             pool: block.pool,
             thread: 0,
             kind: EventKind::Alloc,
+            stack: block.stack,
         };
         self.event(&event, names).map(drop)
     }

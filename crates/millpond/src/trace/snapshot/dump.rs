@@ -1,10 +1,11 @@
 //! A memory snapshot as PyTorch would dump it, of whatever allocator.
 //!
 //! ```
-//! use millpond::trace::{Block, BlockState, Snapshot, SnapshotSegment};
+//! use millpond::trace::{Block, BlockState, Snapshot, SnapshotSegment, StackId};
 //! use millpond::{Trace, trace::Limits};
 //!
-//! let block = |addr, bytes, requested_bytes, state| Block { addr, bytes, requested_bytes, state };
+//! let stack = StackId::NONE;
+//! let block = |addr, bytes, requested_bytes, state| Block { addr, bytes, requested_bytes, state, stack };
 //! let snapshot = Snapshot {
 //!     segments: vec![SnapshotSegment {
 //!         blocks: vec![
@@ -24,8 +25,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::trace::fresh_file;
-use crate::trace::pickle::PickleWriter;
-use crate::trace::{Block, BlockState, EventKind, Trace};
+use crate::trace::pickle::{PickleWriter, Shared};
+use crate::trace::{Block, BlockState, EventKind, Frame, StackId, Stacks, Trace};
 
 /// A memory snapshot to be written: what `torch.cuda.memory._dump_snapshot` would write of PyTorch's own allocator.
 ///
@@ -42,6 +43,8 @@ pub struct Snapshot {
     pub device_traces: Vec<Vec<SnapshotEntry>>,
     /// How the allocator was set up, in its own words.
     pub allocator_settings: Vec<(String, Setting)>,
+    /// Who called: the stacks behind [`SnapshotEntry::stack`] and [`Block::stack`].
+    pub stacks: Stacks,
 }
 
 impl Default for Snapshot {
@@ -51,6 +54,7 @@ impl Default for Snapshot {
             segments: Vec::new(),
             device_traces: vec![Vec::new()],
             allocator_settings: Vec::new(),
+            stacks: Stacks::default(),
         }
     }
 }
@@ -116,6 +120,8 @@ pub struct SnapshotEntry {
     pub pool: (u64, u64),
     /// When, in microseconds.
     pub time_us: u64,
+    /// Who did it: one of [`Snapshot::stacks`].
+    pub stack: StackId,
 }
 
 /// The value of a setting.
@@ -220,9 +226,12 @@ impl Snapshot {
         let mut pickle = PickleWriter::new(output)?;
         pickle.dict(|pickle| {
             pickle.word("segments")?;
-            pickle.list(&self.segments, segment)?;
+            let stacks = &self.stacks;
+            pickle.list(&self.segments, |pickle, of| segment(pickle, of, stacks))?;
             pickle.word("device_traces")?;
-            pickle.list(&self.device_traces, |pickle, entries| pickle.list(entries, entry))?;
+            pickle.list(&self.device_traces, |pickle, entries| {
+                pickle.list(entries, |pickle, of| entry(pickle, of, stacks))
+            })?;
             pickle.word("allocator_settings")?;
             pickle.dict(|pickle| {
                 self.allocator_settings.iter().try_for_each(|(name, value)| {
@@ -242,13 +251,40 @@ fn number<W: Write>(pickle: &mut PickleWriter<W>, key: &'static str, value: u64)
     pickle.number(value)
 }
 
-/// What PyTorch keeps of who called. Nothing is known of it here, but readers expect the key.
-fn no_frames<W: Write>(pickle: &mut PickleWriter<W>) -> io::Result<()> {
+/// Who called. Where nothing is known of it, readers still expect the key. Frames and whole stacks are written once.
+fn frames<W: Write>(
+    pickle: &mut PickleWriter<W>,
+    stacks: &Stacks,
+    stack: StackId,
+) -> io::Result<()> {
     pickle.word("frames")?;
-    pickle.empty_list()
+    if stack == StackId::NONE {
+        return pickle.empty_list();
+    }
+    pickle.shared(Shared::Stack(stack), |pickle| {
+        let mut numbers: Vec<u32> = stacks.frame_numbers(stack).collect();
+        numbers.reverse();
+        pickle.list(numbers, |pickle, number| {
+            pickle.shared(Shared::Frame(number), |pickle| frame(pickle, stacks.frame(number)))
+        })
+    })
 }
 
-fn segment<W: Write>(pickle: &mut PickleWriter<W>, segment: &SnapshotSegment) -> io::Result<()> {
+fn frame<W: Write>(pickle: &mut PickleWriter<W>, frame: Frame<'_>) -> io::Result<()> {
+    pickle.dict(|pickle| {
+        pickle.word("name")?;
+        pickle.text(frame.name)?;
+        pickle.word("filename")?;
+        pickle.text(frame.file)?;
+        number(pickle, "line", frame.line.into())
+    })
+}
+
+fn segment<W: Write>(
+    pickle: &mut PickleWriter<W>,
+    segment: &SnapshotSegment,
+    stacks: &Stacks,
+) -> io::Result<()> {
     let sum = |of: fn(&Block) -> u64, counts: fn(BlockState) -> bool| -> u64 {
         let counted = segment.blocks.iter().filter(|block| counts(block.state));
         counted.map(of).fold(0, u64::saturating_add)
@@ -271,13 +307,13 @@ fn segment<W: Write>(pickle: &mut PickleWriter<W>, segment: &SnapshotSegment) ->
         pickle.pair(segment.pool)?;
         pickle.word("is_expandable")?;
         pickle.bool(segment.expandable)?;
-        no_frames(pickle)?;
+        frames(pickle, stacks, StackId::NONE)?;
         pickle.word("blocks")?;
-        pickle.list(&segment.blocks, block)
+        pickle.list(&segment.blocks, |pickle, of| block(pickle, of, stacks))
     })
 }
 
-fn block<W: Write>(pickle: &mut PickleWriter<W>, block: &Block) -> io::Result<()> {
+fn block<W: Write>(pickle: &mut PickleWriter<W>, block: &Block, stacks: &Stacks) -> io::Result<()> {
     pickle.dict(|pickle| {
         number(pickle, "address", block.addr)?;
         number(pickle, "size", block.bytes)?;
@@ -288,11 +324,15 @@ fn block<W: Write>(pickle: &mut PickleWriter<W>, block: &Block) -> io::Result<()
             BlockState::PendingFree => "active_pending_free",
             BlockState::Free => "inactive",
         })?;
-        no_frames(pickle)
+        frames(pickle, stacks, block.stack)
     })
 }
 
-fn entry<W: Write>(pickle: &mut PickleWriter<W>, entry: &SnapshotEntry) -> io::Result<()> {
+fn entry<W: Write>(
+    pickle: &mut PickleWriter<W>,
+    entry: &SnapshotEntry,
+    stacks: &Stacks,
+) -> io::Result<()> {
     pickle.dict(|pickle| {
         pickle.word("action")?;
         pickle.word(name_of(entry.action).expect("the snapshot was checked"))?;
@@ -308,7 +348,7 @@ fn entry<W: Write>(pickle: &mut PickleWriter<W>, entry: &SnapshotEntry) -> io::R
             pickle.word("pool_id")?;
             pickle.pair(entry.pool)?;
         }
-        no_frames(pickle)
+        frames(pickle, stacks, entry.stack)
     })
 }
 
@@ -347,6 +387,7 @@ impl From<&Trace> for Snapshot {
         let devices = trace.devices.iter().map(|device| device.device as usize + 1).max();
         let mut snapshot = Snapshot {
             device_traces: vec![Vec::new(); devices.unwrap_or(1)],
+            stacks: trace.stacks.clone(),
             ..Snapshot::default()
         };
         for device in &trace.devices {
@@ -359,6 +400,7 @@ impl From<&Trace> for Snapshot {
                     stream: stream(event.stream),
                     pool: pool(event.pool),
                     time_us: event.time_us,
+                    stack: event.stack,
                 })
                 .collect();
             let segments = device.segments.iter().map(|segment| SnapshotSegment {

@@ -8,12 +8,17 @@ use super::words::{Texts, Word};
 use crate::chunks::Chunks;
 use crate::trace::interned::Interned;
 use crate::trace::pickle::{Heap, Refusal, Value};
+use crate::trace::stacks::{RawFrame, Tree};
+use crate::trace::{StackId, Stacks};
 
 /// Everything that the pickle has built, in the form it is needed later.
 ///
 /// A dict is a [`Record`] from its first known key on, and nothing before. A list keeps records and
-/// lists; texts, numbers and dicts without a record only leave a sign that they were there. Hence
-/// stack frames, which make up most of a snapshot that has them, cost a few bytes each.
+/// lists; texts, numbers and dicts without a record only leave a sign that they were there.
+///
+/// Stack frames make up most of a snapshot that has them. A dict that looks like one is the number of a
+/// [`RawFrame`], a list of such dicts is the number of a stack: both cost a few bytes each time, and what they
+/// say is kept once. Python's pickles fill a list before they use it, so a stack that grows later does not matter.
 pub(super) struct Objects {
     objects: Chunks<Object>,
     records: Chunks<Record>,
@@ -25,6 +30,9 @@ pub(super) struct Objects {
     pub(super) texts: Texts,
     pub(super) streams: Interned<u64>,
     pub(super) pools: Interned<(u64, u64)>,
+    /// Their texts are numbers of `texts`.
+    frames: Interned<RawFrame>,
+    stacks: Tree,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +40,15 @@ enum Object {
     Dict {
         record: Option<Place>,
     },
+    /// A dict with the keys of a frame and no others that matter.
+    Frame(u32),
     List {
         members: Option<Place>,
         /// Whether it holds things that are not kept.
         has_others: bool,
     },
+    /// A list of frames and of nothing else.
+    Stack(StackId),
     /// A list whose members were taken.
     Taken,
 }
@@ -84,6 +96,8 @@ impl Objects {
             texts: Texts::new(),
             streams: Interned::new(),
             pools,
+            frames: Interned::new(),
+            stacks: Tree::new(),
         }
     }
 
@@ -105,7 +119,7 @@ impl Objects {
     pub(super) fn take(&mut self, list: u32) -> Result<Vec<Member>, Refusal> {
         let Some(object) = self.objects.get_mut(list as usize) else { return Err("is not a list") };
         match *object {
-            Object::List { has_others: true, .. } => {
+            Object::List { has_others: true, .. } | Object::Stack(_) => {
                 Err("holds something that does not belong there")
             }
             Object::List { members: None, .. } => Ok(Vec::new()),
@@ -114,8 +128,52 @@ impl Objects {
                 Ok(self.members.get_mut(index(place)).map(std::mem::take).unwrap_or_default())
             }
             Object::Taken => Err("is a list that is used twice"),
-            Object::Dict { .. } => Err("is not a list"),
+            Object::Dict { .. } | Object::Frame(_) => Err("is not a list"),
         }
+    }
+
+    /// Makes a list the stack of these frames, further out than those it has. Whether they are frames, all of them.
+    fn append_frames(
+        &mut self,
+        list: u32,
+        mut stack: StackId,
+        items: &[Value],
+    ) -> Result<bool, Refusal> {
+        if items.is_empty() {
+            return Ok(true);
+        }
+        for item in items {
+            let Value::Object(object) = *item else { return Ok(false) };
+            let Some(&Object::Frame(frame)) = self.objects.get(object as usize) else {
+                return Ok(false);
+            };
+            stack = self.stacks.push(stack, frame).ok_or(TOO_MANY)?;
+        }
+        if let Some(object) = self.objects.get_mut(list as usize) {
+            *object = Object::Stack(stack);
+        }
+        Ok(true)
+    }
+
+    /// The stacks, streams and pools that were met.
+    pub(super) fn into_tables(self) -> (Stacks, Vec<u64>, Vec<(u64, u64)>) {
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        let mut texts: Vec<Box<str>> = Vec::new();
+        let mut number = |text: u32| {
+            *numbers.entry(text).or_insert_with(|| match self.texts.text(text) {
+                Some(text) => {
+                    texts.push(text);
+                    texts.len() as u32 - 1
+                }
+                None => RawFrame::NO_TEXT,
+            })
+        };
+        let mut frames = self.frames.into_values();
+        for frame in &mut frames {
+            *frame = RawFrame { file: number(frame.file), name: number(frame.name), ..*frame };
+        }
+        let stacks = Stacks::of(texts, frames, self.stacks.into_nodes());
+        (stacks, self.streams.into_values(), self.pools.into_values())
     }
 
     fn add(&mut self, object: Object) -> Result<Value, Refusal> {
@@ -131,7 +189,8 @@ impl Objects {
             Object::Dict { record } => {
                 record.map(|place| Member::Records { first: place.get() - 1, count: 1 })
             }
-            Object::List { .. } | Object::Taken => Some(Member::List(object)),
+            Object::Frame(_) => None,
+            Object::List { .. } | Object::Stack(_) | Object::Taken => Some(Member::List(object)),
         }
     }
 
@@ -164,8 +223,15 @@ impl Objects {
                 Seen::State
             }
             (Word::Blocks, Value::Object(list)) => {
-                record.blocks = list;
+                record.blocks_or_stack = list;
                 Seen::Blocks
+            }
+            (Word::Frames, Value::Object(list)) if !record.has(Seen::Blocks) => {
+                let Some(Object::Stack(stack)) = self.objects.get(list as usize) else {
+                    return Ok(false);
+                };
+                record.blocks_or_stack = stack.number();
+                return Ok(true);
             }
             (Word::IsExpandable, Value::Bool(true)) => Seen::Expandable,
             (Word::PoolId | Word::SegmentPoolId, Value::Tuple(pool)) => {
@@ -183,6 +249,17 @@ impl Objects {
         record.mark(seen);
         Ok(true)
     }
+}
+
+/// Takes one item of a dict into its frame. Whether it meant anything.
+fn keep_of_frame(frame: &mut RawFrame, key: Word, value: Value) -> bool {
+    match (key, value) {
+        (Word::Filename, Value::Text(text)) => frame.file = text,
+        (Word::Name, Value::Text(text)) => frame.name = text,
+        (Word::Line, Value::Number(line)) => frame.line = u32::try_from(line).unwrap_or(0),
+        _ => return false,
+    }
+    true
 }
 
 impl Heap for Objects {
@@ -209,9 +286,21 @@ impl Heap for Objects {
     }
 
     fn append(&mut self, list: u32, items: &[Value]) -> Result<(), Refusal> {
-        let Some(&Object::List { mut members, mut has_others }) = self.objects.get(list as usize)
-        else {
-            return Err("it appends to something that is no list");
+        let (mut members, mut has_others) = match self.objects.get(list as usize) {
+            Some(&Object::List { members: None, has_others: false }) => {
+                if self.append_frames(list, StackId::NONE, items)? {
+                    return Ok(());
+                }
+                (None, false)
+            }
+            Some(&Object::List { members, has_others }) => (members, has_others),
+            Some(&Object::Stack(stack)) => {
+                if self.append_frames(list, stack, items)? {
+                    return Ok(());
+                }
+                (None, true)
+            }
+            _ => return Err("it appends to something that is no list"),
         };
         for item in items {
             let Some(member) = self.member(*item) else {
@@ -247,9 +336,14 @@ impl Heap for Objects {
     }
 
     fn set(&mut self, dict: u32, items: &[Value]) -> Result<(), Refusal> {
-        let Some(&Object::Dict { record: place }) = self.objects.get(dict as usize) else {
-            return Err("it sets items of something that is no dict");
+        let (place, frame) = match self.objects.get(dict as usize) {
+            Some(&Object::Dict { record }) => (record, None),
+            Some(&Object::Frame(frame)) => (None, Some(frame)),
+            _ => return Err("it sets items of something that is no dict"),
         };
+        let mut frame =
+            frame.map_or(RawFrame::UNKNOWN, |number| self.frames.values()[number as usize]);
+        let mut has_frame_keys = false;
         let mut record = place.map_or_else(Record::default, |place| self.record(place.get() - 1));
         let mut has_known_keys = false;
         for item in items.chunks_exact(2) {
@@ -262,10 +356,18 @@ impl Heap for Objects {
                 (Some(Word::DeviceTraces), Value::Object(list)) => {
                     self.wholes.entry(dict).or_default().device_traces = Some(list);
                 }
+                (Some(key @ (Word::Filename | Word::Line | Word::Name)), value) => {
+                    has_frame_keys |= keep_of_frame(&mut frame, key, value);
+                }
                 (Some(key), value) => has_known_keys |= self.keep(&mut record, key, value)?,
             }
         }
         match place {
+            None if has_frame_keys && !has_known_keys => {
+                let number = self.frames.number(frame).ok_or(TOO_MANY)?;
+                let object = self.objects.get_mut(dict as usize).expect("it was found above");
+                *object = Object::Frame(number);
+            }
             _ if !has_known_keys => {}
             Some(place) => {
                 *self.records.get_mut(index(place)).expect("it was made with its dict") = record;
@@ -289,6 +391,9 @@ impl Heap for Objects {
             + self.members.held_bytes()
             + self.streams.held_bytes()
             + self.pools.held_bytes()
+            + self.texts.held_bytes()
+            + self.frames.held_bytes()
+            + self.stacks.held_bytes()
             + (members + wholes) as u64
     }
 }

@@ -1,6 +1,7 @@
 //! What is kept of a dict.
 
 use super::words::Word;
+use crate::trace::StackId;
 
 /// What is kept of a dict: the union of what entries, segments and blocks need. Which of these it is
 /// follows from where it is used; the order of its keys does not matter.
@@ -14,8 +15,8 @@ pub(super) struct Record {
     pub(super) time_or_requested: u64,
     /// `stream`, interned.
     pub(super) stream: u32,
-    /// The list behind `blocks`.
-    pub(super) blocks: u32,
+    /// The list behind a segment's `blocks`, or else the stack that `frames` told.
+    pub(super) blocks_or_stack: u32,
     /// The text of `action` or `state`.
     pub(super) text: u32,
     /// `pool_id` or `segment_pool_id`, interned.
@@ -49,6 +50,14 @@ impl Record {
 
     pub(super) fn has(&self, seen: Seen) -> bool {
         self.seen & seen as u8 != 0
+    }
+
+    /// Who allocated, if it is no segment.
+    pub(super) fn stack(&self) -> StackId {
+        match self.has(Seen::Blocks) {
+            true => StackId::NONE,
+            false => StackId::new(self.blocks_or_stack),
+        }
     }
 
     /// The word of `action` or `state`.

@@ -1,6 +1,7 @@
 //! The words that a snapshot's reader knows, and a few that it does not.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Names a word per line: the variant, and how it is written.
 macro_rules! words {
@@ -24,6 +25,7 @@ words! {
     Blocks = "blocks",
     Device = "device",
     DeviceFree = "device_free",
+    Frames = "frames",
     IsExpandable = "is_expandable",
     PoolId = "pool_id",
     RequestedSize = "requested_size",
@@ -33,6 +35,10 @@ words! {
     Stream = "stream",
     TimeUs = "time_us",
     TotalSize = "total_size",
+    // Keys of frames.
+    Filename = "filename",
+    Line = "line",
+    Name = "name",
     // Actions.
     Alloc = "alloc",
     FreeRequested = "free_requested",
@@ -59,20 +65,23 @@ impl Word {
     }
 }
 
-/// Texts by number: the words first, then unknown texts as they come, so that an unknown action can be
-/// named. A trace may have a text for each entry; only the first few are kept.
+/// Texts by number: the words first, then other texts as they come, so that unknown actions and the lines of a program can be
+/// named. A trace may have a text for each entry; only the first are kept.
 pub(super) struct Texts {
-    numbers: HashMap<Box<[u8]>, u32>,
-    unknown: Vec<Box<[u8]>>,
+    numbers: HashMap<Rc<[u8]>, u32>,
+    unknown: Vec<Rc<[u8]>>,
+    unknown_bytes: usize,
 }
 
-const MOST_UNKNOWN_TEXTS: usize = 1024;
+/// Far more files and functions than any program calls.
+const MOST_UNKNOWN_TEXTS: usize = 1 << 16;
+const MOST_UNKNOWN_BYTES: usize = 4 << 20;
 
 impl Texts {
     pub(super) fn new() -> Texts {
         let words = WORDS.iter().zip(0..);
         let numbers = words.map(|((_, text), number)| (text.as_bytes().into(), number)).collect();
-        Texts { numbers, unknown: Vec::new() }
+        Texts { numbers, unknown: Vec::new(), unknown_bytes: 0 }
     }
 
     /// The number of a text, unless there are too many already.
@@ -80,13 +89,29 @@ impl Texts {
         if let Some(number) = self.numbers.get(text) {
             return Some(*number);
         }
-        if self.unknown.len() == MOST_UNKNOWN_TEXTS {
+        let unknown_bytes = self.unknown_bytes + text.len();
+        if self.unknown.len() == MOST_UNKNOWN_TEXTS || unknown_bytes > MOST_UNKNOWN_BYTES {
             return None;
         }
+        self.unknown_bytes = unknown_bytes;
         let number = (WORDS.len() + self.unknown.len()) as u32;
-        self.numbers.insert(text.into(), number);
-        self.unknown.push(text.into());
+        let text: Rc<[u8]> = text.into();
+        self.numbers.insert(text.clone(), number);
+        self.unknown.push(text);
         Some(number)
+    }
+
+    /// What a text says.
+    pub(super) fn text(&self, number: u32) -> Option<Box<str>> {
+        let word = WORDS.get(number as usize).map(|(_, text)| Box::from(*text));
+        word.or_else(|| self.unknown(number).map(Box::from))
+    }
+
+    pub(super) fn held_bytes(&self) -> u64 {
+        // Each is kept with two counters, and once more while they become a trace's.
+        let each = 4 * size_of::<usize>() + 3 * size_of::<Rc<[u8]>>();
+        let numbers = 4 * self.numbers.capacity() * size_of::<(Rc<[u8]>, u32)>();
+        (2 * self.unknown_bytes + self.unknown.len() * each + numbers) as u64
     }
 
     /// What an unknown text says.
