@@ -41,7 +41,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let progress = progress_bar(recorded.len() * stacks.len());
     let mut traces = Vec::new();
     let mut recorders = Vec::new();
-    for recorded in &recorded {
+    for recorded in recorded.iter().take_while(|_| !interrupt::is_requested()) {
         let mut results = Vec::new();
         let mut watched = Vec::new();
         for stack in &stacks {

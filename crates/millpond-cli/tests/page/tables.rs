@@ -83,7 +83,8 @@ fn several_traces_are_compared_by_one_measure_at_a_time() {
 /// A comparison has scenarios where a replay has traces, and says what follows.
 #[test]
 fn comparisons_are_pages_too() {
-    let arguments = ["--scenario", "interleaved,tight-memory", "--allocator", "pool,torch,direct"];
+    let arguments =
+        ["--scenario", "interleaved,tight-memory", "--allocator", "pool,bestfit,async,arena,torch"];
     let written = compare("compare", &arguments);
     let Some(mut tab) = Tab::open(&written.page, DESKTOP) else { return };
     let scenarios = "[...document.querySelectorAll('.matrix tbody th')].map((cell) => cell.innerText.split(' ')[0]).join()";
