@@ -144,15 +144,8 @@ pub(crate) struct ReplayOptions {
     /// `millpond allocators` lists what stacks are made of. Several are separated by commas, or the option is repeated.
     #[arg(long, value_name = "STACK")]
     pub(crate) allocator: Vec<String>,
-    /// The device's memory, such as 16GiB, instead of what its profile says
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) capacity: Option<bytesize::ByteSize>,
-    /// The device to replay on
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// How many events the device runs behind the host
-    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
-    pub(crate) lag: u32,
+    #[command(flatten)]
+    pub(crate) bench: BenchDevice,
     /// What the driver answers when an allocator takes a segment
     ///
     /// With recorded addresses an allocator that decides as the recorded one did hands out the recorded addresses, and MATCHED says how many of
@@ -179,18 +172,11 @@ pub(crate) struct RecommendOptions {
     /// A PyTorch memory snapshot, an RMM log, or a trace of Millpond's own
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
-    /// The device's memory, such as 16GiB, instead of what its profile says
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) capacity: Option<bytesize::ByteSize>,
-    /// The device to try on
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) bench: BenchDevice,
     /// Which of the recorded devices, where there are several
     #[arg(long, value_name = "N")]
     pub(crate) trace_device: Option<u32>,
-    /// How many events the device runs behind the host
-    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
-    pub(crate) lag: u32,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }
@@ -206,18 +192,11 @@ pub(crate) struct ExplainOptions {
     /// The allocator that holds the memory
     #[arg(long, value_name = "STACK", default_value = "torch")]
     pub(crate) allocator: String,
-    /// The device's memory, such as 16GiB, instead of what its profile says
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) capacity: Option<bytesize::ByteSize>,
-    /// The device to look at
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) bench: BenchDevice,
     /// Which of the recorded devices, where there are several
     #[arg(long, value_name = "N")]
     pub(crate) trace_device: Option<u32>,
-    /// How many events the device runs behind the host
-    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
-    pub(crate) lag: u32,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }
@@ -255,6 +234,20 @@ pub(crate) enum TraceFormat {
     Millpond,
     /// PyTorch's memory snapshot
     Snapshot,
+}
+
+/// The device that a trace is replayed on.
+#[derive(Debug, Args)]
+pub(crate) struct BenchDevice {
+    /// The device's memory, such as 16GiB, instead of what its profile says
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<bytesize::ByteSize>,
+    /// The device to replay on
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// How many events the device runs behind the host
+    #[arg(long, value_name = "EVENTS", default_value_t = 2000)]
+    pub(crate) lag: u32,
 }
 
 /// `--json[=FILE]`, on every command that reports something.

@@ -5,26 +5,20 @@ mod holdings;
 mod moment;
 mod report;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use millpond::Stack;
 
 use self::callers::{Moment, by_frame};
 pub(crate) use self::moment::At;
 use self::report::Report;
 use crate::cli::{Addresses, ExplainOptions};
-use crate::device;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{Recorded, open};
 
 /// Replays a trace up to a moment, and looks.
 pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
-    let device = options.device.clone().unwrap_or_else(device::default_name);
-    let mut profile = device::profile(&device)?;
-    if let Some(capacity) = options.capacity {
-        profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
-    }
     let stack: Stack = options.allocator.parse()?;
-    let bench = Bench { profile, lag_events: options.lag, addresses: Addresses::Simulated };
+    let bench = Bench::new(&options.bench, Addresses::Simulated)?;
     let source = open(&options.trace)?;
     let recorded = Recorded::one_of(&source, &options.trace, options.trace_device)?;
     let event = options.at.event(&bench, &stack, &recorded.program)?;

@@ -5,7 +5,7 @@ mod contest;
 mod paste;
 mod report;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use self::contest::FINALISTS;
 use self::report::Report;
@@ -13,16 +13,11 @@ use crate::cli::{Addresses, RecommendOptions};
 use crate::output::progress_bar;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{Recorded, open};
-use crate::{Finding, device, interrupt};
+use crate::{Finding, interrupt};
 
 /// Tries allocators and settings on a trace, and ranks them.
 pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
-    let device = options.device.clone().unwrap_or_else(device::default_name);
-    let mut profile = device::profile(&device)?;
-    if let Some(capacity) = options.capacity {
-        profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
-    }
-    let bench = Bench { profile, lag_events: options.lag, addresses: Addresses::Simulated };
+    let bench = Bench::new(&options.bench, Addresses::Simulated)?;
     let recorded = Recorded::one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
     interrupt::listen()?;
     let candidates = candidates::all()?;
@@ -30,7 +25,7 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
     let contest = contest::hold(&bench, &recorded.program, candidates, &progress)?;
     progress.finish_and_clear();
     let capacity_bytes = bench.profile.capacity_bytes as u64;
-    let report = Report::new(&recorded, &device, capacity_bytes, &contest);
+    let report = Report::new(&recorded, &bench.device, capacity_bytes, &contest);
     if !options.json.write(&report)? {
         report.print()?;
     }

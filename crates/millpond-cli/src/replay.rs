@@ -8,7 +8,7 @@ pub(crate) mod recorded;
 mod report;
 mod transcribe;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use self::bench::Bench;
 pub(crate) use self::recorded::named;
@@ -16,17 +16,12 @@ use self::recorded::{Recorded, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::{Addresses, ReplayOptions};
 use crate::output::progress_bar;
-use crate::{Finding, device, interrupt, stacks};
+use crate::{Finding, interrupt, stacks};
 
 /// Replays each trace with each allocator.
 pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let stacks = stacks::chosen(&options.allocator)?;
-    let device = options.device.clone().unwrap_or_else(device::default_name);
-    let mut profile = device::profile(&device)?;
-    if let Some(capacity) = options.capacity {
-        profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
-    }
-    let bench = Bench { profile, lag_events: options.lag, addresses: options.addresses };
+    let bench = Bench::new(&options.bench, options.addresses)?;
     let mut recorded = Vec::new();
     for path in &options.traces {
         recorded.extend(Recorded::all_of(&open(path)?, path)?);
@@ -72,7 +67,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
         recorders.push(watched);
     }
     progress.finish_and_clear();
-    let report = Report { device: &device, bench: &bench, traces };
+    let report = Report { bench: &bench, traces };
     if let Some(path) = &options.html {
         on_page::page(&report, &recorders).write(path)?;
     }

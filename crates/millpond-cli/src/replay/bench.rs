@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use millpond::Stack;
 use millpond::driver::{Call, Driver};
 use millpond::replay::{Outcome, Program, RecordedAddresses, Recorder, Rig, Stopped, Transcript};
@@ -11,7 +11,8 @@ use millpond::resource::{Recoverable, Usage};
 use millpond::trace::Snapshot;
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
-use crate::cli::Addresses;
+use crate::cli::{Addresses, BenchDevice};
+use crate::device;
 
 /// Simulated time from one event to the next: so long that driver calls between them hardly count.
 const TICK: Duration = Duration::from_millis(10);
@@ -22,6 +23,8 @@ pub(crate) struct Bench {
     pub(crate) lag_events: u32,
     /// Where segments lie.
     pub(crate) addresses: Addresses,
+    /// How the device was named.
+    pub(crate) device: String,
 }
 
 /// A device for one replay.
@@ -174,9 +177,23 @@ impl Bench {
         Stage { gpu, driver, addresses }
     }
 
+    /// The device that was asked for, or the usual one.
+    pub(crate) fn new(options: &BenchDevice, addresses: Addresses) -> Result<Bench> {
+        let device = options.device.clone().unwrap_or_else(device::default_name);
+        let mut profile = device::profile(&device)?;
+        if let Some(capacity) = options.capacity {
+            profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
+        }
+        Ok(Bench { profile, lag_events: options.lag, addresses, device })
+    }
+
     /// The same with another amount of memory.
     pub(crate) fn with_capacity(&self, bytes: u64) -> Result<Bench> {
-        Ok(Bench { profile: self.profile.with_capacity(bytes)?, ..*self })
+        Ok(Bench {
+            profile: self.profile.with_capacity(bytes)?,
+            device: self.device.clone(),
+            ..*self
+        })
     }
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
         title,
         subtitle: format!(
             "On {} with {} MiB, which runs {} events behind the host.",
-            report.device,
+            report.bench.device,
             report.bench.profile.capacity_bytes as u64 >> 20,
             report.bench.lag_events
         ),

@@ -12,7 +12,6 @@ use crate::output::{mib, print, print_table, table};
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
-    pub(crate) device: &'a str,
     pub(crate) bench: &'a Bench,
     pub(crate) traces: Vec<ReportedTrace>,
 }
@@ -203,7 +202,7 @@ pub(crate) struct Json<'a> {
 impl Report<'_> {
     pub(crate) fn json(&self) -> Json<'_> {
         Json {
-            device: self.device,
+            device: &self.bench.device,
             capacity_bytes: self.bench.profile.capacity_bytes as u64,
             lag_events: self.bench.lag_events,
             traces: &self.traces,
@@ -217,7 +216,7 @@ impl Report<'_> {
              MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
              NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, modelled.\n\
              MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n{}",
-            self.device,
+            self.bench.device,
             mib(self.bench.profile.capacity_bytes as u64),
             self.bench.lag_events,
             match self.traces.iter().any(ReportedTrace::has_addresses) {
