@@ -30,11 +30,11 @@ impl Library {
         Library { handle }
     }
 
-    /// Calls a function with numbers for arguments; missing ones are 0.
+    /// A function, to be called with numbers for arguments; missing ones are 0.
     ///
     /// # Panics
     /// If there is no such function.
-    pub fn call(&self, name: &str, arguments: &[u64]) -> i32 {
+    pub fn function(&self, name: &str) -> impl Fn(&[u64]) -> i32 + use<> {
         let text = CString::new(name).expect("names have no null bytes");
         // SAFETY: the library is open, the name is a C string.
         let found = unsafe { libc::dlsym(self.handle, text.as_ptr()) };
@@ -42,9 +42,19 @@ impl Library {
         // SAFETY: a function of C that returns an int. The convention lets it have more arguments than it takes, and numbers,
         // pointers and structs of eight bytes are passed alike.
         let function: Any = unsafe { std::mem::transmute(found) };
-        let mut a = [0; MOST_ARGUMENTS];
-        a[..arguments.len()].copy_from_slice(arguments);
-        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+        move |arguments| {
+            let mut a = [0; MOST_ARGUMENTS];
+            a[..arguments.len()].copy_from_slice(arguments);
+            function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+        }
+    }
+
+    /// Calls a function once.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn call(&self, name: &str, arguments: &[u64]) -> i32 {
+        self.function(name)(arguments)
     }
 
     /// Calls a function that succeeds and hands one number over by pointer.
