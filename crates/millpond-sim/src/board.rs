@@ -14,6 +14,8 @@ use crate::residency::{BlockAdvice, PageRange};
 /// Whoever uses a board of its own.
 const SELF: Holder = Holder(0);
 
+/// There is one for each device, and a board of one's own is not to be behind a pointer.
+#[expect(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub(crate) enum Board {
     Own(OwnBoard),

@@ -1,6 +1,7 @@
 //! Physical memory that has left the hands of whoever claimed it: several may hold it, and it goes back after the last.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::frames::Extent;
 
@@ -41,9 +42,8 @@ impl Exports {
     pub(crate) fn add(&mut self, extents: Vec<Extent>, holder: Holder) -> ExportToken {
         loop {
             let token = ExportToken(fastrand::u64(1..));
-            if !self.by_token.contains_key(&token) {
-                let holders = HashMap::from([(holder, 1)]);
-                self.by_token.insert(token, Export { extents, holders });
+            if let Entry::Vacant(place) = self.by_token.entry(token) {
+                place.insert(Export { extents, holders: HashMap::from([(holder, 1)]) });
                 return token;
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! The name's files are in a directory that only this user can use: the socket, a lock, the broker's log. Whoever finds nobody
 //! at the socket takes the lock, looks again, binds the socket, and starts a broker with it: it is complete from its first
-//! moment, and whoever comes meanwhile waits in the socket's queue. A broker takes the lock to leave. So there is never more than one
-//! that can be found, and a socket that a killed one has left is replaced.
+//! moment, and whoever comes meanwhile waits in the socket's queue. A broker takes the lock to leave, and removes the files. So there
+//! is never more than one that can be found, and a socket that a killed one has left is replaced.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -139,7 +139,14 @@ impl Lock {
     pub(crate) fn try_take(path: &Path) -> io::Result<Option<Lock>> {
         let file = private_file().write(true).truncate(false).open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock { file })),
+            Ok(()) => {
+                let lock = Lock { file };
+                // The last broker may have removed the file between our opening and our locking it.
+                let is_the_one = std::fs::metadata(path).is_ok_and(|there| {
+                    lock.file.metadata().is_ok_and(|ours| there.ino() == ours.ino())
+                });
+                Ok(is_the_one.then_some(lock))
+            }
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -1,6 +1,7 @@
 //! The broker's loop: one thread, which never waits for a single client.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -48,7 +49,7 @@ struct Ready {
 }
 
 /// Serves a listening socket until nobody has been there for `idle`. The files are those of the [rendezvous](super::rendezvous):
-/// the socket is removed at the end, under the lock.
+/// they are removed at the end, under the lock.
 ///
 /// # Errors
 /// The system refuses what a broker cannot do without.
@@ -66,7 +67,6 @@ pub fn serve(listener: UnixListener, socket: &Path, lock: &Path, idle: Duration)
         server.turn(&ready);
         let idle_for = server.idle_since.elapsed();
         if server.clients.is_empty() && idle_for >= idle && server.leave(socket, lock)? {
-            eprintln!("broker {} ends: nobody is there", std::process::id());
             return Ok(());
         }
     }
@@ -183,11 +183,12 @@ impl Server {
             return Err(format!("was refused: {refusal:?}"));
         }
         let index = hello.device;
-        if !self.devices.contains_key(&index) {
-            let device = SharedDevice::new(hello).map_err(|error| error.to_string())?;
-            self.devices.insert(index, device);
-        }
-        let device = self.devices.get_mut(&index).expect("just made");
+        let device = match self.devices.entry(index) {
+            Entry::Occupied(device) => device.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(SharedDevice::new(hello).map_err(|error| error.to_string())?)
+            }
+        };
         let number = device.join().ok_or("is one too many")?;
         client.joined = Some((index, number));
         let clock_start_ns = device.clock().start_ns();
@@ -231,11 +232,15 @@ impl Server {
         if !self.clients.is_empty() {
             return Ok(false);
         }
-        // Whoever connects from now on finds the connection closed, and starts another broker under the lock.
-        match std::fs::remove_file(socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(true),
+        // Whoever connects from now on finds the connection closed, and starts another broker under the lock. A log is of
+        // interest after a death only; the lock, which we have, goes last.
+        for file in [socket, &socket.with_extension("log"), lock] {
+            match std::fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(true)
     }
 }
 
