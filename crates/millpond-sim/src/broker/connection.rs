@@ -27,6 +27,16 @@ pub(crate) enum Ended {
     Failed(#[from] io::Error),
 }
 
+impl Ended {
+    /// What is unusual about it: processes come and go.
+    pub(crate) fn unusual(self) -> Option<String> {
+        match self {
+            Ended::Closed => None,
+            other => Some(other.to_string()),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: UnixStream,

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::connection::{Connection, Ended};
 use super::inherited_descriptors::close_all_but_standard;
@@ -116,14 +117,14 @@ impl Server {
     fn turn(&mut self, ready: &Ready) {
         for at in (0..ready.clients.len()).rev() {
             if ready.clients[at].1 {
-                self.remove(at, "is dead");
+                self.remove(at, None);
             }
         }
         let alive: Vec<PollFlags> =
             ready.clients.iter().filter(|(_, dead)| !dead).map(|(flags, _)| *flags).collect();
         for at in (0..alive.len()).rev() {
             if let Err(why) = self.attend(at, alive[at]) {
-                self.remove(at, &why);
+                self.remove(at, why);
             }
         }
         if ready.listener {
@@ -131,46 +132,50 @@ impl Server {
         }
     }
 
-    /// One client's turn: at most one request.
-    fn attend(&mut self, at: usize, flags: PollFlags) -> Result<(), String> {
+    /// One client's turn: at most one request. An error ends its connection, with what is unusual about it.
+    fn attend(&mut self, at: usize, flags: PollFlags) -> Result<(), Option<String>> {
         let client = &mut self.clients[at];
-        let say = |ended: Ended| ended.to_string();
         if !flags.is_empty() && client.connection.has_unsent() {
-            client.connection.send_rest().map_err(say)?;
+            client.connection.send_rest().map_err(Ended::unusual)?;
         }
         if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-            client.connection.receive().map_err(say)?;
+            client.connection.receive().map_err(Ended::unusual)?;
         }
         if client.joined.is_none() && client.since.elapsed() > HELLO_TIME {
-            return Err("said nothing".to_owned());
+            return Err(Some("said nothing".to_owned()));
         }
         if !client.connection.has_request() {
             return Ok(());
         }
         let Some((device, number)) = client.joined else { return self.greet(at) };
-        let Some(request) = client.connection.take_request::<Request>().map_err(say)? else {
+        let Some(request) = client.connection.take_request::<Request>().map_err(Ended::unusual)?
+        else {
             return Ok(());
         };
         let device = self.devices.get_mut(&device).expect("joined devices stay");
-        let answer = device.serve(number, request).map_err(|violation| violation.to_string())?;
-        client.connection.answer(&answer).map_err(say)
+        let answer = device.serve(number, request).map_err(|why| Some(why.to_string()))?;
+        client.connection.answer(&answer).map_err(Ended::unusual)
     }
 
     /// A client's first message.
-    fn greet(&mut self, at: usize) -> Result<(), String> {
+    fn greet(&mut self, at: usize) -> Result<(), Option<String>> {
         let client = &mut self.clients[at];
-        let say = |ended: Ended| ended.to_string();
         let unfit = |field: &str, yours: u32, ours: u32| Answer::Unfit {
             field: field.to_owned(),
             yours: yours.to_string(),
             ours: ours.to_string(),
         };
-        let Some(protocol) = client.connection.peek_request().map_err(say)? else { return Ok(()) };
+        let Some(protocol) = client.connection.peek_request().map_err(Ended::unusual)? else {
+            return Ok(());
+        };
         if protocol != PROTOCOL {
-            client.connection.answer(&unfit("protocol", protocol, PROTOCOL)).map_err(say)?;
-            return Err(format!("was refused: it speaks protocol {protocol}"));
+            client
+                .connection
+                .answer(&unfit("protocol", protocol, PROTOCOL))
+                .map_err(Ended::unusual)?;
+            return Err(Some(format!("was refused: it speaks protocol {protocol}")));
         }
-        let Some(hello) = client.connection.take_request::<Hello>().map_err(say)? else {
+        let Some(hello) = client.connection.take_request::<Hello>().map_err(Ended::unusual)? else {
             return Ok(());
         };
         let refusal = if hello.device >= MOST_DEVICES {
@@ -179,21 +184,21 @@ impl Server {
             self.devices.get(&hello.device).and_then(|device| device.difference(&hello))
         };
         if let Some(refusal) = refusal {
-            client.connection.answer(&refusal).map_err(say)?;
-            return Err(format!("was refused: {refusal:?}"));
+            client.connection.answer(&refusal).map_err(Ended::unusual)?;
+            return Err(Some(format!("was refused: {refusal:?}")));
         }
         let index = hello.device;
         let device = match self.devices.entry(index) {
             Entry::Occupied(device) => device.into_mut(),
             Entry::Vacant(place) => {
-                place.insert(SharedDevice::new(hello).map_err(|error| error.to_string())?)
+                place.insert(SharedDevice::new(hello).map_err(|error| Some(error.to_string()))?)
             }
         };
-        let number = device.join().ok_or("is one too many")?;
+        let number = device.join().ok_or_else(|| Some("is one too many".to_owned()))?;
         client.joined = Some((index, number));
         let clock_start_ns = device.clock().start_ns();
         let welcome = Answer::Welcome { clock_start_ns, broker_pid: std::process::id() };
-        client.connection.answer_with(&welcome, device.memory().as_fd()).map_err(say)
+        client.connection.answer_with(&welcome, device.memory().as_fd()).map_err(Ended::unusual)
     }
 
     fn accept(&mut self) {
@@ -213,15 +218,19 @@ impl Server {
         self.clients.push(Client { connection, since, process, death, joined: None });
     }
 
-    /// A client is gone: everything it held goes back.
-    fn remove(&mut self, at: usize, why: &str) {
+    /// A client is gone: everything it held goes back. What is not usual is said in the log.
+    fn remove(&mut self, at: usize, why: Option<String>) {
         let client = self.clients.remove(at);
-        let returned = client.joined.map(|(device, number)| {
-            let device = self.devices.get_mut(&device).expect("joined devices stay");
-            device.leave(number)
-        });
-        let process = client.process.unwrap_or(0);
-        eprintln!("client {process} {why}; {} bytes go back", returned.unwrap_or(0));
+        if let Some((index, number)) = client.joined {
+            let device = self.devices.get_mut(&index).expect("joined devices stay");
+            device.leave(number);
+            if device.is_deserted() {
+                self.devices.remove(&index);
+            }
+        }
+        if let Some(why) = why {
+            eprintln!("client {} {why}", client.process.unwrap_or(0));
+        }
         self.idle_since = Instant::now();
     }
 
@@ -286,6 +295,10 @@ fn leave_behind(arguments: &[std::ffi::OsString]) -> io::Result<()> {
 fn serve_standard_input(socket: &Path, lock: &Path, idle: Duration) -> io::Result<()> {
     // A session of its own: no terminal's signals reach it.
     rustix::process::setsid()?;
+    // Each client takes two descriptors.
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
     let listener = io::stdin().as_fd().try_clone_to_owned()?;
     serve(UnixListener::from(listener), socket, lock, idle)
 }

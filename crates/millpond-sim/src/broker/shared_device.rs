@@ -115,24 +115,31 @@ impl SharedDevice {
         Some(number)
     }
 
-    /// A client is gone, whyever: everything goes back. Returns how many bytes of frames those were.
-    pub(crate) fn leave(&mut self, number: ClientNumber) -> u64 {
-        let Some(mut client) = self.clients.remove(&number) else { return 0 };
+    /// Whether no client is left.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// A client is gone, whyever: everything goes back.
+    pub(crate) fn leave(&mut self, number: ClientNumber) {
+        let Some(mut client) = self.clients.remove(&number) else { return };
         let held = client.held.take_all();
         self.board.give_back(&held);
         let exported = self.board.forget_holder(number.holder());
         let first = number.first_address();
         self.board.forget_addresses(first..first + END_OF_ADDRESSES);
-        held.iter().chain(&exported).map(|extent| self.clean(*extent)).sum()
+        self.clean(&held);
+        self.clean(&exported);
     }
 
     /// The next owner sees zeros.
-    fn clean(&self, extent: Extent) -> u64 {
-        // A refusal leaves the old bytes in place, which freed memory may hold.
-        if let Err(error) = self.memory.discard(extent) {
-            eprintln!("cannot clean {} bytes at {}: {error}", extent.bytes, extent.start);
+    fn clean(&self, extents: &[Extent]) {
+        for extent in extents {
+            // A refusal leaves the old bytes in place, which freed memory may hold.
+            if let Err(error) = self.memory.discard(*extent) {
+                eprintln!("cannot clean {} bytes at {}: {error}", extent.bytes, extent.start);
+            }
         }
-        extent.bytes
     }
 
     /// Does what a client asks for.
@@ -149,9 +156,7 @@ impl SharedDevice {
             Request::GiveBack { extents } => {
                 self.take_from(number, &extents)?;
                 self.board.give_back(&extents);
-                extents.iter().for_each(|extent| {
-                    self.clean(*extent);
-                });
+                self.clean(&extents);
                 Answer::Done
             }
             Request::Export { extents } => {
@@ -245,9 +250,7 @@ impl SharedDevice {
             Some(LetGo::StillHeld) => Ok(Answer::LetGo { still_held: true }),
             Some(LetGo::HeldByOthers) => Ok(Answer::LetGo { still_held: false }),
             Some(LetGo::Free(extents)) => {
-                extents.iter().for_each(|extent| {
-                    self.clean(*extent);
-                });
+                self.clean(&extents);
                 Ok(Answer::LetGo { still_held: false })
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::meeting::{Meeting, wait_until};
+use crate::meeting::{Meeting, kill, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -73,6 +73,19 @@ fn fifty_deaths_at_any_moment_harm_no_survivor() {
     assert_eq!(first.ask(&format!("check-zero {all} {total}")), "zero", "seed {seed}");
     assert_eq!(meeting.brokers(), 1);
     drop(first);
+    meeting.end();
+}
+
+#[test]
+fn a_child_that_outlives_its_parent_keeps_nothing_of_the_device() {
+    let meeting = Meeting::new("capacity=67108864");
+    let (mut parent, mut other) = (meeting.join(), meeting.join());
+    parent.ask_number("alloc 4194304");
+    let child = parent.ask_number("fork-a-sleeper");
+    parent.kill();
+    wait_until("the memory is back", || other.ask_number("free-bytes") == 64 * MIB);
+    kill(child as u32);
+    drop(other);
     meeting.end();
 }
 

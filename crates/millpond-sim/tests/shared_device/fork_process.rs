@@ -3,6 +3,19 @@
 use std::io::Read;
 use std::os::fd::FromRawFd;
 
+/// The number of a forked child that does nothing until it is killed, with everything open that this process has open.
+pub(crate) fn a_forked_child_that_sleeps() -> i32 {
+    // SAFETY: the child only sleeps.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        loop {
+            // SAFETY: this has no preconditions.
+            unsafe { libc::pause() };
+        }
+    }
+    child
+}
+
 /// What `action` says in a forked child of this process.
 pub(crate) fn in_a_forked_child(action: impl Fn() -> String) -> String {
     let mut ends = [0; 2];

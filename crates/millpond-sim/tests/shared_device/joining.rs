@@ -80,7 +80,10 @@ fn garbage_on_the_socket_harms_nobody() {
             // A message of four gigabytes, announced.
             0 => bytes.splice(0..0, [0xFF; 4]).for_each(drop),
             // A message whose length is right, of the right protocol.
-            1 => bytes.splice(0..0, [bytes.len() as u8 + 1, 0, 0, 0, 1]).for_each(drop),
+            1 => {
+                let length = bytes.len() as u32 + 1;
+                bytes.splice(0..0, length.to_le_bytes().into_iter().chain([1])).for_each(drop);
+            }
             // A message that never ends.
             2 => bytes.splice(0..0, [0, 0, 1, 0]).for_each(drop),
             _ => {}
@@ -99,6 +102,33 @@ fn garbage_on_the_socket_harms_nobody() {
     drop(kept);
     assert_eq!(meeting.join().ask_number("broker"), player.ask_number("broker"));
     drop(player);
+    meeting.end();
+}
+
+#[test]
+fn another_protocol_is_refused_by_its_number() {
+    let meeting = Meeting::new(CAPACITY);
+    let player = meeting.join();
+    let mut socket = UnixStream::connect(meeting.file("socket")).unwrap();
+    socket.write_all(&[3, 0, 0, 0, 99, 1, 2]).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.contains("protocol") && answer.contains("99"), "{answer:?}");
+    drop(player);
+    meeting.end();
+}
+
+#[test]
+fn a_device_that_nobody_has_any_more_may_become_another_one() {
+    let meeting = Meeting::new(CAPACITY);
+    let mut small = meeting.join();
+    let broker = small.ask_number("broker");
+    drop(small);
+    wait_until("the device is gone, and the broker is not", || {
+        let mut large = meeting.start("capacity=134217728,profile=p100-16g");
+        large.answer().as_deref() == Some("joined") && large.ask_number("broker") == broker
+    });
     meeting.end();
 }
 

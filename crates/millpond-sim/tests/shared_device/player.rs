@@ -10,7 +10,7 @@ use millpond::driver::{
 };
 use millpond_sim::{ExportToken, Profile, SharedName, Sharing, SimClock, SimGpu, SimOptions};
 
-use crate::fork_process::in_a_forked_child;
+use crate::fork_process::{a_forked_child_that_sleeps, in_a_forked_child};
 
 /// What a player reads its part from.
 pub(crate) const PART: &str = "MILLPOND_TEST_PART";
@@ -114,6 +114,7 @@ fn act(gpu: &SimGpu, line: &str) -> Result<String, DriverError> {
             gpu.synchronize_device().map(|()| done)?
         }
         "storm" => storm(gpu, at(0)),
+        "fork-a-sleeper" => a_forked_child_that_sleeps().to_string(),
         "fork" => {
             let in_child = in_a_forked_child(|| match (gpu.alloc(4096), gpu.held().plain_bytes) {
                 (Err(error), 0) => error.to_string(),
