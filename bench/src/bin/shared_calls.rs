@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use millpond::driver::{Driver, Kernel, PhysicalProperties, Stream};
 use millpond_sim::{Profile, SharedName, Sharing, SimClock, SimGpu, SimOptions};
 
+/// What is measured, on a device.
+type Round = fn(&SimGpu);
+
 const RUNS: usize = 7;
 const ROUNDS: u32 = 5_000;
 const PAGE: usize = 2 << 20;
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
     let own = SimGpu::with_options(profile.clone(), options);
     let shared = SimGpu::join(profile, options, &Sharing::new(name, program)).expect("a broker");
 
-    let calls: [(&str, fn(&SimGpu)); 4] = [
+    let calls: [(&str, Round); 4] = [
         ("create and release a page", |gpu| {
             let handle = gpu.create(PAGE, PhysicalProperties::default()).expect("there is room");
             gpu.release(handle).expect("it is ours");
