@@ -8,16 +8,25 @@ use anyhow::{Context, Result};
 
 use crate::run::{cargo, run, target};
 
-/// Cargo's file, and the name that programs know.
-const LIBRARIES: [(&str, &str); 1] = [("libmillpond_simcuda.so", "libcuda.so.1")];
+/// Cargo's file, and the name that programs know. The broker is looked for beside the libraries.
+const FILES: [(&str, &str); 2] =
+    [("libmillpond_simcuda.so", "libcuda.so.1"), ("millpond-sim-broker", "millpond-sim-broker")];
 
 /// Builds them, and says where they are.
 pub(crate) fn build() -> Result<PathBuf> {
-    run(&mut cargo(&["build", "--release", "--locked", "-p", "millpond-simcuda"]))?;
+    run(&mut cargo(&[
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "millpond-simcuda",
+        "-p",
+        "millpond-sim",
+    ]))?;
     let target = target()?;
     let directory = target.join("simcuda");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    for (built, name) in LIBRARIES {
+    for (built, name) in FILES {
         replace(&target.join("release").join(built), &directory.join(name))?;
     }
     let unversioned = directory.join("libcuda.so");

@@ -91,7 +91,8 @@ impl Device {
         // Acquire: their last calls come before this.
         if self.created_contexts.load(Ordering::Acquire) == 0 {
             self.streams.clear();
-            self.gpu.reset();
+            // A shared device whose broker is gone stays lost.
+            let _ = self.gpu.reset();
             self.set_current_pool(None);
         }
     }
