@@ -33,11 +33,22 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-sim/src/page_discard.rs",
     "crates/millpond-sim/src/shared_memory.rs",
     "crates/millpond-sim/tests/shared_device/fork_process.rs",
+    // Only the attribute `no_mangle`: what makes a function one of the ABI.
+    "crates/millpond-simcuda/build.rs",
+    "crates/millpond-simcuda/src/entry.rs",
+    "crates/millpond-simcuda/src/forked_child.rs",
+    "crates/millpond-simcuda/src/mapped_pages.rs",
+    "crates/millpond-simcuda/src/names_exported.rs",
+    "crates/millpond-simcuda/src/raw_pointers.rs",
+    "crates/millpond-simcuda/src/shareable_descriptor.rs",
     "crates/millpond/src/adaptor/trace/at_exit.rs",
     "crates/millpond/src/pool/fork.rs",
     "crates/millpond/src/pool/handshake.rs",
     "crates/millpond/src/pool/page_map.rs",
     "crates/millpond/src/pool/thread_cache.rs",
+    "tests/src/abi_call.rs",
+    // Launches a kernel, which cudarc calls so.
+    "tests/src/bin/cudarc_client.rs",
     "tests/tests/pool_parts/fork_process.rs",
     // Runs the handshake, which is among these.
     "tests/tests/loom.rs",

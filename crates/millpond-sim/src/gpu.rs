@@ -55,6 +55,9 @@ pub struct SimOptions {
 pub struct SimGpu {
     pub(crate) info: DeviceInfo,
     pub(crate) machine: Mutex<Machine>,
+    pub(crate) options: SimOptions,
+    /// Its handles and addresses are this one's.
+    pub(crate) number: AtomicU64,
     /// How many streams were destroyed.
     pub(crate) stream_epoch: Arc<AtomicU64>,
     pub(crate) joined: Option<Joined>,
@@ -78,9 +81,7 @@ impl SimGpu {
         parts: Parts,
         joined: Option<Joined>,
     ) -> SimGpu {
-        static DEVICES: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: the number only has to be different each time.
-        let device_number = DEVICES.fetch_add(1, Ordering::Relaxed);
+        let number = SimGpu::next_number();
         let info = DeviceInfo {
             name: format!("sim:{}", profile.name),
             kind: DeviceKind::Simulated,
@@ -93,8 +94,15 @@ impl SimGpu {
             copy_engines: profile.copy_engines as u32,
             multiprocessors: profile.multiprocessors as u32,
         };
-        let machine = Mutex::new(Machine::new(profile, &options, parts, device_number));
-        SimGpu { info, machine, stream_epoch: Arc::default(), joined }
+        let machine = Mutex::new(Machine::new(profile, &options, parts, number));
+        let number = number.into();
+        SimGpu { info, machine, options, number, stream_epoch: Arc::default(), joined }
+    }
+
+    pub(crate) fn next_number() -> u64 {
+        static DEVICES: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the number only has to be different each time.
+        DEVICES.fetch_add(1, Ordering::Relaxed)
     }
 
     // Time.

@@ -30,7 +30,7 @@
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
 //! - `clock`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
-//! - `gpu`, `driver`, `joining`, `exporting`: what its users hold.
+//! - `gpu`, `driver`, `joining`, `exporting`, `inspect`: what its users hold.
 
 mod address_space;
 mod board;
@@ -48,6 +48,7 @@ mod exports;
 mod fault_plan;
 mod frames;
 mod gpu;
+mod inspect;
 mod joining;
 mod link;
 mod machine;
@@ -73,6 +74,7 @@ pub use driver::FORKED_CODE;
 pub use exports::ExportToken;
 pub use fault_plan::{Fault, INJECTED_CODE};
 pub use gpu::{FaultModel, SimGpu, SimOptions};
+pub use inspect::{Allocation, AllocationKind};
 pub use joining::Joined;
 pub use machine::DEVICE_LOST_CODE;
 pub use own_board::ManagedTraffic;

@@ -155,6 +155,18 @@ impl Machine {
         }
     }
 
+    /// What a device that takes this one's place begins with: a shared one keeps what it shares.
+    pub(crate) fn parts_to_begin_anew(&mut self, options: &SimOptions) -> Parts {
+        let mut parts = Parts::own(&self.profile, options);
+        if let Board::Shared(board) = &mut self.board {
+            board.give_everything_back();
+            std::mem::swap(&mut parts.board, &mut self.board);
+            parts.clock = self.clock;
+            parts.memory = self.bytes.take_shared();
+        }
+        parts
+    }
+
     // Calls.
 
     /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.

@@ -16,6 +16,8 @@ const fn invalid(why: &'static str) -> Refusal {
     (DriverErrorKind::InvalidValue, why)
 }
 
+const NO_SUCH: Refusal = (DriverErrorKind::InvalidHandle, "no such physical memory");
+
 #[derive(Debug)]
 struct Physical {
     extents: Arc<[Extent]>,
@@ -24,7 +26,8 @@ struct Physical {
     /// Others may hold these frames too.
     token: Option<ExportToken>,
     mappings: u32,
-    released: bool,
+    /// How often it was created, imported or retained, and not released.
+    holds: u32,
 }
 
 /// What handles held that are gone for good: frames of their own, and parts in exported memory.
@@ -66,7 +69,7 @@ impl Vmm {
 
     /// Handles that were not released.
     pub(crate) fn handles(&self) -> usize {
-        self.handles.values().filter(|physical| !physical.released).count()
+        self.handles.values().filter(|physical| physical.holds > 0).count()
     }
 
     pub(crate) fn has_room_for_a_handle(&self) -> bool {
@@ -122,6 +125,24 @@ impl Vmm {
         self.handles.get(&handle).map(|physical| physical.properties)
     }
 
+    /// The size of physical memory.
+    pub(crate) fn bytes(&self, handle: PhysicalHandle) -> Option<u64> {
+        self.handles.get(&handle).map(|physical| physical.bytes)
+    }
+
+    /// Whether an address is reserved.
+    pub(crate) fn is_reserved(&self, address: u64) -> bool {
+        let before = self.reservations.range(..=address).next_back();
+        before.is_some_and(|(start, bytes)| address - start < *bytes)
+    }
+
+    /// Another holder, who will release it as well.
+    pub(crate) fn retain(&mut self, handle: PhysicalHandle) -> Result<(), Refusal> {
+        let physical = self.handles.get_mut(&handle).ok_or(NO_SUCH)?;
+        physical.holds += 1;
+        Ok(())
+    }
+
     pub(crate) fn add_handle(
         &mut self,
         extents: Vec<Extent>,
@@ -132,7 +153,7 @@ impl Vmm {
         self.next_handle += 1;
         let handle = PhysicalHandle(self.next_handle);
         let extents = extents.into();
-        let physical = Physical { extents, bytes, properties, token, mappings: 0, released: false };
+        let physical = Physical { extents, bytes, properties, token, mappings: 0, holds: 1 };
         self.handles.insert(handle, physical);
         self.held_bytes += bytes;
         handle
@@ -153,22 +174,19 @@ impl Vmm {
     /// Lets go of a handle; returns what is gone with it.
     pub(crate) fn release(&mut self, handle: PhysicalHandle) -> Result<Gone, Refusal> {
         let physical = self.live(handle)?;
-        physical.released = true;
+        physical.holds -= 1;
         let mut gone = Gone::default();
         self.forget_if_gone(handle, &mut gone);
         Ok(gone)
     }
 
     fn live(&mut self, handle: PhysicalHandle) -> Result<&mut Physical, Refusal> {
-        self.handles
-            .get_mut(&handle)
-            .filter(|physical| !physical.released)
-            .ok_or((DriverErrorKind::InvalidHandle, "no such physical memory"))
+        self.handles.get_mut(&handle).filter(|physical| physical.holds > 0).ok_or(NO_SUCH)
     }
 
     fn forget_if_gone(&mut self, handle: PhysicalHandle, gone: &mut Gone) {
         let physical = &self.handles[&handle];
-        if !physical.released || physical.mappings > 0 {
+        if physical.holds > 0 || physical.mappings > 0 {
             return;
         }
         let physical = self.handles.remove(&handle).expect("just found");
