@@ -14,8 +14,9 @@ use crate::fault_plan::Fault;
 use crate::frames::FRAME_BYTES;
 use crate::joining::Joined;
 use crate::link::Direction;
-use crate::machine::{Machine, Parts};
+use crate::machine::Machine;
 use crate::own_board::ManagedTraffic;
+use crate::parts::Parts;
 use crate::{Profile, RunOrder, SimClock};
 
 /// How managed memory that is not on the device gets there when a kernel touches it.

@@ -6,7 +6,7 @@ use crate::board_figures::BoardFigures;
 use crate::broker::{self, JoinError, Sharing};
 use crate::clock::{RealClock, SimClock};
 use crate::gpu::{SimGpu, SimOptions};
-use crate::machine::Parts;
+use crate::parts::Parts;
 use crate::shared_memory::SharedMemory;
 
 /// What a process knows of the broker of its device.
