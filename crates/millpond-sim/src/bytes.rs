@@ -118,6 +118,17 @@ impl Bytes {
         }
     }
 
+    /// The device's memory, if it is shared.
+    pub(crate) fn take_shared(&mut self) -> Option<SharedMemory> {
+        match self.device.take() {
+            Some(DeviceMemory::Shared(memory)) => Some(memory),
+            own => {
+                self.device = own;
+                None
+            }
+        }
+    }
+
     fn arena(&mut self, kind: HostMemory) -> Option<&mut Arena> {
         let slot = match kind {
             HostMemory::Managed => &mut self.managed,

@@ -55,7 +55,7 @@ impl SimGpu {
     /// Whether this process was forked by the one that joined. Asked before the lock is taken, which a thread may have held that
     /// the child does not have.
     fn is_forked(&self) -> bool {
-        self.joined.as_ref().is_some_and(|joined| joined.process != std::process::id())
+        self.joined.is_some_and(|joined| joined.process != std::process::id())
     }
 
     fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {

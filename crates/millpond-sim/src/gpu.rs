@@ -14,8 +14,9 @@ use crate::fault_plan::Fault;
 use crate::frames::FRAME_BYTES;
 use crate::joining::Joined;
 use crate::link::Direction;
-use crate::machine::{Machine, Parts};
+use crate::machine::Machine;
 use crate::own_board::ManagedTraffic;
+use crate::parts::Parts;
 use crate::{Profile, RunOrder, SimClock};
 
 /// How managed memory that is not on the device gets there when a kernel touches it.
@@ -95,14 +96,8 @@ impl SimGpu {
             multiprocessors: profile.multiprocessors as u32,
         };
         let machine = Mutex::new(Machine::new(profile, &options, parts, number));
-        SimGpu {
-            info,
-            machine,
-            options,
-            number: number.into(),
-            stream_epoch: Arc::default(),
-            joined,
-        }
+        let number = number.into();
+        SimGpu { info, machine, options, number, stream_epoch: Arc::default(), joined }
     }
 
     pub(crate) fn next_number() -> u64 {

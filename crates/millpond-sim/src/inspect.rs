@@ -5,11 +5,9 @@ use std::sync::atomic::Ordering;
 
 use millpond::driver::{DevicePtr, DriverErrorKind, Graph, PhysicalHandle, PhysicalProperties};
 
-use crate::JoinError;
 use crate::address_space::RegionKind;
 use crate::gpu::SimGpu;
-use crate::joining::join;
-use crate::machine::{Machine, Parts};
+use crate::machine::Machine;
 
 /// One piece of memory, as whoever allocated it knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,23 +48,16 @@ impl SimGpu {
     }
 
     /// Gives everything back and begins anew, also after the device was lost. No old handle or address means anything any more.
-    /// Of a shared device only what is this process's goes; if its broker cannot be found again, it stays as it was.
-    ///
-    /// # Errors
-    /// The broker of a shared device cannot be joined again.
-    pub fn reset(&self) -> Result<(), JoinError> {
+    /// A device whose broker is gone stays lost.
+    pub fn reset(&self) {
         let mut machine = self.machine.lock();
-        let profile = machine.profile.clone();
-        let parts = match &self.joined {
-            None => Parts::own(&profile, &self.options),
-            Some(joined) => join(&profile, &self.options, &joined.sharing)?.0,
-        };
         let number = SimGpu::next_number();
+        let profile = machine.profile.clone();
+        let parts = machine.parts_to_begin_anew(&self.options);
         *machine = Machine::new(profile, &self.options, parts, number);
         self.number.store(number, Ordering::Relaxed);
         // Relaxed, as for every change of streams.
         self.stream_epoch.fetch_add(1, Ordering::Relaxed);
-        Ok(())
     }
 
     /// The memory that an address lies in.

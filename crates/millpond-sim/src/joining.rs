@@ -6,16 +6,14 @@ use crate::board_figures::BoardFigures;
 use crate::broker::{self, JoinError, Sharing};
 use crate::clock::{RealClock, SimClock};
 use crate::gpu::{SimGpu, SimOptions};
-use crate::machine::Parts;
+use crate::parts::Parts;
 use crate::shared_memory::SharedMemory;
 
 /// What a process knows of the broker of its device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// The broker's process.
     pub broker_pid: u32,
-    /// How it is found.
-    pub(crate) sharing: Sharing,
     /// The process that joined: not a child that it forked.
     pub(crate) process: u32,
 }
@@ -35,44 +33,30 @@ impl SimGpu {
         options: SimOptions,
         sharing: &Sharing,
     ) -> Result<SimGpu, JoinError> {
-        let (parts, joined) = join(&profile, &options, sharing)?;
+        let speed = match options.clock {
+            SimClock::Virtual => 1000,
+            SimClock::Real { speed } => speed,
+        };
+        let figures = BoardFigures::new(&profile, options.fault_model);
+        let hello =
+            broker::Hello { protocol: broker::PROTOCOL, device: sharing.device, speed, figures };
+        let (board, welcome) = broker::join(sharing, &hello)?;
+        let memory = SharedMemory::map(welcome.memory, profile.capacity_bytes as u64);
+        let memory = memory.map_err(|error| JoinError::Unreachable {
+            name: sharing.name.to_string(),
+            reason: format!("cannot map the device's memory: {error}"),
+        })?;
+        let parts = Parts {
+            board: Board::Shared(board),
+            clock: Some(RealClock::begun_at(welcome.clock_start_ns, speed)),
+            memory: Some(memory),
+        };
+        let joined = Joined { broker_pid: welcome.broker_pid, process: std::process::id() };
         Ok(SimGpu::from_parts(profile, options, parts, Some(joined)))
     }
 
     /// What is known of the broker, if the device is shared.
-    pub fn joined(&self) -> Option<&Joined> {
-        self.joined.as_ref()
+    pub fn joined(&self) -> Option<Joined> {
+        self.joined
     }
-}
-
-/// What a machine on a shared device is made of.
-pub(crate) fn join(
-    profile: &Profile,
-    options: &SimOptions,
-    sharing: &Sharing,
-) -> Result<(Parts, Joined), JoinError> {
-    let speed = match options.clock {
-        SimClock::Virtual => 1000,
-        SimClock::Real { speed } => speed,
-    };
-    let figures = BoardFigures::new(profile, options.fault_model);
-    let hello =
-        broker::Hello { protocol: broker::PROTOCOL, device: sharing.device, speed, figures };
-    let (board, welcome) = broker::join(sharing, &hello)?;
-    let memory = SharedMemory::map(welcome.memory, profile.capacity_bytes as u64);
-    let memory = memory.map_err(|error| JoinError::Unreachable {
-        name: sharing.name.to_string(),
-        reason: format!("cannot map the device's memory: {error}"),
-    })?;
-    let parts = Parts {
-        board: Board::Shared(board),
-        clock: Some(RealClock::begun_at(welcome.clock_start_ns, speed)),
-        memory: Some(memory),
-    };
-    let joined = Joined {
-        broker_pid: welcome.broker_pid,
-        sharing: sharing.clone(),
-        process: std::process::id(),
-    };
-    Ok((parts, joined))
 }

@@ -29,8 +29,8 @@
 //! - `order`, `work`, `schedule`, `captures`: one process's streams;
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
-//! - `clock`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
-//! - `gpu`, `driver`, `inspect`, `joining`, `exporting`: what its users hold.
+//! - `clock`, `parts`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
+//! - `gpu`, `driver`, `joining`, `exporting`, `inspect`: what its users hold.
 
 mod address_space;
 mod board;
@@ -56,6 +56,7 @@ mod order;
 mod own_board;
 mod page_discard;
 mod page_set;
+mod parts;
 mod plain_heap;
 mod profile;
 mod quantity;

@@ -10,19 +10,17 @@ use millpond::driver::{
 use crate::Profile;
 use crate::address_space::AddressSpace;
 use crate::board::Board;
-use crate::board_figures::BoardFigures;
 use crate::bytes::Bytes;
 use crate::captures::Captures;
-use crate::clock::{RealClock, SimClock};
+use crate::clock::RealClock;
 use crate::detector::{Access, Detector, Finding};
 use crate::fault_plan::FaultPlan;
 use crate::frames::Extent;
 use crate::gpu::SimOptions;
 use crate::order::StreamIndex;
-use crate::own_board::OwnBoard;
+use crate::parts::Parts;
 use crate::plain_heap::PlainHeap;
 use crate::schedule::{LEGACY, Schedule};
-use crate::shared_memory::SharedMemory;
 use crate::stream_pool::StreamPools;
 use crate::vmm::{Gone, Vmm};
 use crate::work::{Point, Work};
@@ -40,29 +38,6 @@ pub(crate) struct Running {
     pub(crate) touch: Touch,
     pub(crate) access: Access,
     pub(crate) end: u64,
-}
-
-/// What a device shares with others, or has for itself.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) board: Board,
-    /// Real time, or none for the virtual clock.
-    pub(crate) clock: Option<RealClock>,
-    pub(crate) memory: Option<SharedMemory>,
-}
-
-impl Parts {
-    /// A device of this process alone.
-    pub(crate) fn own(profile: &Profile, options: &SimOptions) -> Parts {
-        Parts {
-            board: Board::Own(OwnBoard::new(&BoardFigures::new(profile, options.fault_model))),
-            clock: match options.clock {
-                SimClock::Virtual => None,
-                SimClock::Real { speed } => Some(RealClock::begin(speed)),
-            },
-            memory: None,
-        }
-    }
 }
 
 /// The code of calls to a shared device whose broker is gone: CUDA's for a device that is unavailable.

@@ -91,8 +91,8 @@ impl Device {
         // Acquire: their last calls come before this.
         if self.created_contexts.load(Ordering::Acquire) == 0 {
             self.streams.clear();
-            // A shared device whose broker is gone stays lost.
-            let _ = self.gpu.reset();
+
+            self.gpu.reset();
             self.set_current_pool(None);
         }
     }

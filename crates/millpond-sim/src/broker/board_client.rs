@@ -223,6 +223,11 @@ impl BoardClient {
         }
     }
 
+    /// Claims, the part in exports, managed memory.
+    pub(crate) fn give_everything_back(&mut self) {
+        self.done(&Request::GiveEverythingBack);
+    }
+
     pub(crate) fn export(&mut self, extents: &[Extent]) -> Option<ExportToken> {
         if extents.len() > MOST_EXTENTS {
             return None;

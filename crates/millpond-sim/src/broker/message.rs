@@ -28,19 +28,56 @@ pub(crate) enum Request {
     FreeBytes,
     Traffic,
     LinkBytes(Direction),
-    Claim { bytes: u64, now: u64 },
-    GiveBack { extents: Vec<Extent> },
-    Export { extents: Vec<Extent> },
-    Import { token: u64 },
-    LetGo { token: u64 },
-    Transfer { direction: Direction, bytes: u64, ready: u64 },
-    Touch { range: PageRange, written: bool, now: u64 },
-    PrefetchToDevice { range: PageRange, now: u64 },
-    PrefetchToHost { range: PageRange, now: u64 },
-    Populate { range: PageRange, now: u64 },
-    Forget { range: PageRange },
-    Advise { range: PageRange, advice: BlockAdvice },
-    ResidentBytes { range: PageRange },
+    Claim {
+        bytes: u64,
+        now: u64,
+    },
+    GiveBack {
+        extents: Vec<Extent>,
+    },
+    /// Claims, the part in exports, managed memory: as if the client had left and come again.
+    GiveEverythingBack,
+    Export {
+        extents: Vec<Extent>,
+    },
+    Import {
+        token: u64,
+    },
+    LetGo {
+        token: u64,
+    },
+    Transfer {
+        direction: Direction,
+        bytes: u64,
+        ready: u64,
+    },
+    Touch {
+        range: PageRange,
+        written: bool,
+        now: u64,
+    },
+    PrefetchToDevice {
+        range: PageRange,
+        now: u64,
+    },
+    PrefetchToHost {
+        range: PageRange,
+        now: u64,
+    },
+    Populate {
+        range: PageRange,
+        now: u64,
+    },
+    Forget {
+        range: PageRange,
+    },
+    Advise {
+        range: PageRange,
+        advice: BlockAdvice,
+    },
+    ResidentBytes {
+        range: PageRange,
+    },
 }
 
 /// What the broker answers.

@@ -48,7 +48,7 @@ impl Sharing {
     }
 }
 
-/// A name that is also part of file names: letters, digits, `-`, `_`, `.`; at most 32 of them, the first no dot.
+/// A name that is also part of file names: letters, digits, `-`, `_`, `.`; at most 64 of them, the first no dot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedName(String);
 
@@ -66,7 +66,7 @@ impl SharedName {
     /// ```
     pub fn new(name: &str) -> Result<SharedName, JoinError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if (1..=32).contains(&name.len()) && !name.starts_with('.') && name.chars().all(allowed) {
+        if (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(allowed) {
             return Ok(SharedName(name.to_owned()));
         }
         Err(JoinError::BadName { name: name.escape_debug().to_string() })
@@ -84,7 +84,7 @@ impl std::fmt::Display for SharedName {
 pub enum JoinError {
     /// The name cannot be one.
     #[error(
-        "'{name}' cannot name a shared device (letters, digits, '-', '_' and '.', at most 32, no dot in front)"
+        "'{name}' cannot name a shared device (letters, digits, '-', '_' and '.', at most 64, no dot in front)"
     )]
     BadName {
         /// What was given.

@@ -159,6 +159,11 @@ impl SharedDevice {
                 self.clean(&extents);
                 Answer::Done
             }
+            Request::GiveEverythingBack => {
+                self.leave(number);
+                self.clients.insert(number, Client::default());
+                Answer::Done
+            }
             Request::Export { extents } => {
                 self.take_from(number, &extents)?;
                 Answer::Token(self.board.export(extents, number.holder()).0)

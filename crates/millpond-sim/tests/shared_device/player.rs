@@ -114,6 +114,17 @@ fn act(gpu: &SimGpu, line: &str) -> Result<String, DriverError> {
             gpu.synchronize_device().map(|()| done)?
         }
         "storm" => storm(gpu, at(0)),
+        "reset" => {
+            gpu.reset();
+            done
+        }
+        "stray" => {
+            gpu.launch(
+                &Kernel::Fill { dst: DevicePtr(1 << 50), value: 0, count: 1 },
+                Stream::LEGACY,
+            )?;
+            gpu.synchronize_device().map(|()| done)?
+        }
         "fork-a-sleeper" => a_forked_child_that_sleeps().to_string(),
         "fork" => {
             let in_child = in_a_forked_child(|| match (gpu.alloc(4096), gpu.held().plain_bytes) {

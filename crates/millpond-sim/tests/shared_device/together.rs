@@ -60,6 +60,26 @@ fn two_processes_that_copy_at_once_share_one_link() {
 }
 
 #[test]
+fn a_process_that_lost_its_device_to_a_wrong_address_can_begin_anew_and_others_go_on() {
+    let meeting = Meeting::new("capacity=67108864");
+    let (mut a, mut b) = (meeting.join(), meeting.join());
+    let (of_a, of_b) = (a.ask_number("alloc 8388608"), b.ask_number("alloc 8388608"));
+    let managed = a.ask_number("managed 8388608");
+    a.ask(&format!("touch {managed} 8388608"));
+    b.ask(&format!("write {of_b} 3 8388608"));
+    assert!(a.ask("stray").contains("illegal address"));
+    assert!(a.ask(&format!("free {of_a}")).contains("illegal address"));
+    assert_eq!(b.ask_number("free-bytes"), 64 * MIB - 3 * 8 * MIB);
+    assert_eq!(a.ask("reset"), "done");
+    assert_eq!(b.ask_number("free-bytes"), 64 * MIB - 8 * MIB);
+    assert_eq!(b.ask(&format!("check {of_b} 3 8388608")), "same");
+    let again = a.ask_number(&format!("alloc {}", 56 * MIB));
+    assert_eq!(a.ask(&format!("check-zero {again} {}", 56 * MIB)), "zero");
+    drop((a, b));
+    meeting.end();
+}
+
+#[test]
 fn exported_memory_is_the_same_bytes_and_lasts_until_the_last_process_lets_go() {
     let meeting = Meeting::new("capacity=67108864");
     let (mut a, mut b, mut c) = (meeting.join(), meeting.join(), meeting.join());

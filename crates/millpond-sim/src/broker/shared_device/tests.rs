@@ -113,7 +113,7 @@ fn no_message_breaks_the_board_and_everything_comes_back() {
         // Through bytes, because only so can a range be made that makes no sense.
         let words = [start, number(&mut rng), start, number(&mut rng)];
         let range: PageRange = postcard::from_bytes(&postcard::to_stdvec(&words).unwrap()).unwrap();
-        let request = match rng.u32(0..13) {
+        let request = match rng.u32(0..14) {
             0 => Request::Claim { bytes: number(&mut rng), now },
             1 => Request::GiveBack { extents: vec![extent] },
             2 => Request::Export { extents: vec![extent] },
@@ -126,6 +126,7 @@ fn no_message_breaks_the_board_and_everything_comes_back() {
             9 => Request::Populate { range, now },
             10 => Request::Forget { range },
             11 => Request::ResidentBytes { range },
+            12 => Request::GiveEverythingBack,
             _ => Request::FreeBytes,
         };
         if device.serve(client, request).is_err() || rng.u32(0..50) == 0 {
