@@ -39,6 +39,13 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-simcudart/src/driver_ffi.rs",
     "crates/millpond-simcudart/src/ffi.rs",
     "crates/millpond-simcudart/src/ffi/",
+    // Only the attribute `no_mangle`: what makes a function one of the ABI.
+    "crates/millpond-simcuda/build.rs",
+    "crates/millpond-simcuda/src/entry.rs",
+    "crates/millpond-simcuda/src/forked_child.rs",
+    "crates/millpond-simcuda/src/names_exported.rs",
+    "crates/millpond-simcuda/src/raw_pointers.rs",
+    "crates/millpond-simcuda/src/shareable_descriptor.rs",
     "crates/millpond/src/adaptor/trace/at_exit.rs",
     "crates/millpond/src/pool/fork.rs",
     "crates/millpond/src/pool/handshake.rs",
