@@ -95,11 +95,12 @@ impl World {
             let gpu = SimGpu::with_options(config.profile.clone(), config.options);
             Device::new(ordinal, gpu, &config)
         };
-        let devices = (0..config.devices).map(device).collect();
+        let devices: Vec<Device> = (0..config.devices).map(device).collect();
+        let capability = devices.first().map(Device::compute_capability).unwrap_or_default();
         Ok(World {
             devices,
             contexts: RwLock::default(),
-            library: Library::default(),
+            library: Library::new(capability),
             graphs: Graphs::default(),
             registered: RegisteredMemory::default(),
             config,
