@@ -1,12 +1,16 @@
 //! The kernels of a compiled object: an ELF file, with a section `.nv.info.NAME` for each kernel that tells its parameters.
 
-use object::read::elf::{ElfFile64, FileHeader};
+use std::collections::HashMap;
+
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolFlags, elf};
 
 use super::{Kernel, Parameter};
 
 /// Of a function's symbol: it can be launched.
 const ENTRY: u8 = 0x10;
+/// How the section about a kernel is called, before the kernel's name.
+const ABOUT: &str = ".nv.info.";
 /// More than any compiler makes.
 const MOST_BYTES: u64 = 1 << 32;
 
@@ -22,11 +26,15 @@ pub(super) fn kernels(object: &[u8]) -> Option<Vec<Kernel>> {
     let is_entry =
         |flags| matches!(flags, SymbolFlags::Elf { st_other, .. } if st_other.0 & ENTRY != 0);
     let entries = file.symbols().filter(|symbol| is_entry(symbol.flags()));
+    // Once for all: a large object has thousands of kernels.
+    let about = |section: ElfSection64<LittleEndian>| {
+        let kernel = section.name().ok()?.strip_prefix(ABOUT)?.to_owned();
+        Some((kernel, parameters(section.data().ok()?)))
+    };
+    let mut known: HashMap<String, _> = file.sections().filter_map(about).collect();
     let kernel = |name: &str| {
-        let about = file.section_by_name(&format!(".nv.info.{name}"));
         // Without the section nothing is known. With it, what it does not mention is not there.
-        let parameters = about.and_then(|section| parameters(section.data().ok()?));
-        Kernel { name: name.to_owned(), parameters }
+        Kernel { name: name.to_owned(), parameters: known.remove(name).flatten() }
     };
     Some(entries.filter_map(|symbol| symbol.name().ok()).map(kernel).collect())
 }
