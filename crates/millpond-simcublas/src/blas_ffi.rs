@@ -278,6 +278,66 @@ products! {
     fn cublasZgemm_v2 fn cublasZgemmStridedBatched : 5
 }
 
+/// `count` elements, so many apart: as a matrix of one row. A vector that runs backwards begins at its end.
+fn vector(address: u64, data_type: c_int, count: c_int, step: c_int) -> Result<Matrix, Status> {
+    let columns = u64::try_from(count).map_err(|_| Status::INVALID_VALUE)?;
+    let leading = u64::from(step.unsigned_abs()).max(1);
+    let element_bytes = element_bytes(data_type)?;
+    Ok(Matrix { address, rows: 1, columns, leading, element_bytes, count: 1, stride: 0 })
+}
+
+/// `cublasXgemv` and `cublasXdot`, for an element type.
+macro_rules! vectors {
+    ($(fn $times:ident fn $dot:ident : $data_type:literal)*) => {$(
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        extern "C" fn $times(
+            handle: usize, transposed: c_int, m: c_int, n: c_int, _alpha: *const c_void, a: u64, leading: c_int, x: u64,
+            step_x: c_int, _beta: *const c_void, y: u64, step_y: c_int,
+        ) -> c_int {
+            run(|| {
+                let stream = stream_of(handle)?;
+                let size = |value: c_int| u64::try_from(value).map_err(|_| Status::INVALID_VALUE);
+                let (rows, columns) = (size(m)?, size(n)?);
+                let (from, to) = if transposed == 0 { (n, m) } else { (m, n) };
+                let matrix = Matrix {
+                    address: a, rows, columns, leading: size(leading)?, element_bytes: element_bytes($data_type)?,
+                    count: 1, stride: 0,
+                };
+                let touched = [
+                    matrix.touched(false)?,
+                    vector(x, $data_type, from, step_x)?.touched(false)?,
+                    vector(y, $data_type, to, step_y)?.touched(true)?,
+                ];
+                launch(&touched, duration(rows, columns, 1, 1), stream)
+            })
+        }
+
+        /// The sum itself is not there: it is neither computed nor written.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        extern "C" fn $dot(
+            handle: usize, count: c_int, x: u64, step_x: c_int, y: u64, step_y: c_int, _result: *mut c_void,
+        ) -> c_int {
+            run(|| {
+                let stream = stream_of(handle)?;
+                let touched = [
+                    vector(x, $data_type, count, step_x)?.touched(false)?,
+                    vector(y, $data_type, count, step_y)?.touched(false)?,
+                ];
+                launch(&touched, duration(1, 1, u64::try_from(count).unwrap_or(0), 1), stream)
+            })
+        }
+    )*};
+}
+
+vectors! {
+    fn cublasSgemv_v2 fn cublasSdot_v2 : 0
+    fn cublasDgemv_v2 fn cublasDdot_v2 : 1
+    fn cublasCgemv_v2 fn cublasCdotu_v2 : 4
+    fn cublasZgemv_v2 fn cublasZdotu_v2 : 5
+}
+
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, clippy::too_many_arguments)]
 extern "C" fn cublasSgemmEx(
