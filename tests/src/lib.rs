@@ -5,8 +5,10 @@
 //! - [`mod@soak`]: one pool, used in every way at once for as long as one likes.
 //! - [`mod@named`]: resources by name, on drivers that fail.
 //! - [`pattern`]: what a user does with a block, for a machine to check.
+//! - [`simcuda`], [`abi_call`]: the stand-ins for NVIDIA's libraries, and calls of theirs.
 //! - [`broken`]: resources with planted bugs, which show that the suite finds them.
 
+pub mod abi_call;
 pub mod broken;
 pub mod conformance;
 pub mod driver_suite;

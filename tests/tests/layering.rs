@@ -43,6 +43,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-simcuda/build.rs",
     "crates/millpond-simcuda/src/entry.rs",
     "crates/millpond-simcuda/src/forked_child.rs",
+    "crates/millpond-simcuda/src/mapped_pages.rs",
     "crates/millpond-simcuda/src/names_exported.rs",
     "crates/millpond-simcuda/src/raw_pointers.rs",
     "crates/millpond-simcuda/src/shareable_descriptor.rs",
@@ -51,6 +52,9 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond/src/pool/handshake.rs",
     "crates/millpond/src/pool/page_map.rs",
     "crates/millpond/src/pool/thread_cache.rs",
+    "tests/src/abi_call.rs",
+    // Launches a kernel, which cudarc calls so.
+    "tests/src/bin/cudarc_client.rs",
     "tests/tests/pool_parts/fork_process.rs",
     // Runs the handshake, which is among these.
     "tests/tests/loom.rs",

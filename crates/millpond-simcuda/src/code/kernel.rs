@@ -5,7 +5,7 @@ use millpond::driver::{self, DevicePtr, Touch, TouchKind};
 use super::built_in;
 use crate::code_number::{Answer, Code};
 use crate::device::Device;
-use crate::raw_pointers::read_host;
+use crate::raw_pointers::{read_host, read_short};
 use crate::world::World;
 
 /// One parameter: where it lies in the block of all parameters, and its size.
@@ -63,12 +63,13 @@ impl Kernel {
         if passed.pointers == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let pointers = read_host(passed.pointers, parameters.len() * 8)?;
         let end = parameters.iter().map(|one| one.offset + one.bytes).max().unwrap_or(0);
         let mut block = vec![0; end];
-        for (parameter, pointer) in parameters.iter().zip(pointers.chunks_exact(8)) {
-            let bytes = read_host(word(pointer), parameter.bytes)?;
-            block[parameter.offset..parameter.offset + parameter.bytes].copy_from_slice(&bytes);
+        for (index, parameter) in parameters.iter().enumerate() {
+            let mut pointer = [0; 8];
+            read_short(passed.pointers.wrapping_add(index as u64 * 8), &mut pointer)?;
+            let place = parameter.offset..parameter.offset + parameter.bytes;
+            read_short(u64::from_le_bytes(pointer), &mut block[place])?;
         }
         Ok(block)
     }
