@@ -16,7 +16,7 @@ fn declared() -> Option<BTreeSet<String>> {
     {
         let mut compiler = Command::new("cc");
         compiler.args(["-E", "-P", "-include", "cuda.h", "-x", "c"]).args(flags);
-        let text = succeeds(compiler.arg("-I").arg(&headers).arg("/dev/null"));
+        let text = succeeds(compiler.arg("-I").arg(&headers[0]).arg("/dev/null"));
         let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
         let is_function = |word: &&str| {
             let rest = word.strip_prefix("cu").unwrap_or_default();

@@ -12,7 +12,7 @@ const ENTRY: u8 = 0x10;
 /// How the section about a kernel is called, before the kernel's name.
 const ABOUT: &str = ".nv.info.";
 /// More than any compiler makes.
-const MOST_BYTES: u64 = 1 << 32;
+const MOST_BYTES: u64 = 1 << 30;
 
 // Attributes of a kernel. Each is a byte for its format, a byte for what it is, and two of value or size.
 const SIZED: u8 = 4;

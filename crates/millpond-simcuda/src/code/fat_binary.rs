@@ -18,7 +18,7 @@ const PACKED_LZ4: u64 = 0x2000;
 const PACKED_ZSTD: u64 = 0x8000;
 
 /// More than any compiler makes; what claims more is damaged.
-const MOST_UNPACKED_BYTES: usize = 1 << 30;
+const MOST_BYTES: usize = 1 << 30;
 
 /// One image of a container, and where its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ fn images(read: impl Fn(usize, usize) -> Answer<Vec<u8>>) -> Answer<Vec<Image>> 
         let start = at.checked_add(header_bytes).ok_or(Code::INVALID_IMAGE)?;
         let next =
             start.checked_add(bytes).filter(|next| *next <= end).ok_or(Code::INVALID_IMAGE)?;
-        if header_bytes < IMAGE_HEADER_BYTES || packed_bytes > bytes {
+        if header_bytes < IMAGE_HEADER_BYTES || packed_bytes > bytes || bytes > MOST_BYTES {
             return Err(Code::INVALID_IMAGE);
         }
         images.push(Image {
@@ -100,7 +100,7 @@ fn unpack(image: Image, contents: Vec<u8>) -> Option<Vec<u8>> {
     if image.flags & (PACKED_LZ4 | PACKED_ZSTD) == 0 {
         return Some(contents);
     }
-    if image.unpacked_bytes > MOST_UNPACKED_BYTES {
+    if image.unpacked_bytes > MOST_BYTES {
         return None;
     }
     if image.flags & PACKED_LZ4 != 0 {
