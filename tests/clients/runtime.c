@@ -396,6 +396,8 @@ int main(int count, char **arguments) {
 #endif
     FUNCTIONS(FIND)
     devices();
+    /* Without a device nothing else makes sense. */
+    if (failures) return 1;
     errors();
     copies();
     pointers();

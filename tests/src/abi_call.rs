@@ -1,13 +1,13 @@
 //! Calls of a library's functions by name, with any numbers as arguments. For programs that try an ABI from outside.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 
 /// More than any function of CUDA takes; what it does not take it does not look at.
 pub const MOST_ARGUMENTS: usize = 12;
 
 type Any = extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> i32;
 
-/// `libcuda.so.1`, as the system finds it.
+/// A library, as the system finds it.
 #[derive(Debug)]
 pub struct Library {
     handle: *mut c_void,
@@ -24,17 +24,25 @@ impl Library {
     /// # Panics
     /// If there is none.
     pub fn open() -> Library {
+        Library::open_named(c"libcuda.so.1")
+    }
+
+    /// Opens another one than the driver.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn open_named(name: &CStr) -> Library {
         // SAFETY: the name is a C string; loading runs the library's initialisers, as it does for any client.
-        let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-        assert!(!handle.is_null(), "no libcuda.so.1 is to be found");
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null(), "no {name:?} is to be found");
         Library { handle }
     }
 
-    /// Calls a function with numbers for arguments; missing ones are 0.
+    /// A function, to be called with numbers for arguments; missing ones are 0.
     ///
     /// # Panics
     /// If there is no such function.
-    pub fn call(&self, name: &str, arguments: &[u64]) -> i32 {
+    pub fn function(&self, name: &str) -> impl Fn(&[u64]) -> i32 + use<> {
         let text = CString::new(name).expect("names have no null bytes");
         // SAFETY: the library is open, the name is a C string.
         let found = unsafe { libc::dlsym(self.handle, text.as_ptr()) };
@@ -42,9 +50,19 @@ impl Library {
         // SAFETY: a function of C that returns an int. The convention lets it have more arguments than it takes, and numbers,
         // pointers and structs of eight bytes are passed alike.
         let function: Any = unsafe { std::mem::transmute(found) };
-        let mut a = [0; MOST_ARGUMENTS];
-        a[..arguments.len()].copy_from_slice(arguments);
-        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+        move |arguments| {
+            let mut a = [0; MOST_ARGUMENTS];
+            a[..arguments.len()].copy_from_slice(arguments);
+            function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+        }
+    }
+
+    /// Calls a function once.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn call(&self, name: &str, arguments: &[u64]) -> i32 {
+        self.function(name)(arguments)
     }
 
     /// Calls a function that succeeds and hands one number over by pointer.

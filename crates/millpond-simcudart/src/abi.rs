@@ -57,6 +57,7 @@ pub(crate) struct ChannelFormat {
 
 /// `cudaLaunchConfig_t`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct LaunchConfig {
     pub(crate) grid: Dim3,
     pub(crate) block: Dim3,
@@ -79,6 +80,7 @@ pub(crate) struct DriverLaunchConfig {
 
 /// `cudaFuncAttributes`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct FunctionAttributes {
     pub(crate) shared_bytes: usize,
     pub(crate) const_bytes: usize,

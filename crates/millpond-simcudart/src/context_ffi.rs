@@ -46,6 +46,11 @@ pub(crate) fn context(default_stream: DefaultStream) -> Result<&'static Driver, 
     Ok(driver)
 }
 
+/// Whether the thread has a context already.
+pub(crate) fn is_there(driver: &Driver) -> Result<bool, Code> {
+    current(driver).map(|context| !context.is_null())
+}
+
 /// The device of the thread's context, or of the one that it would get.
 pub(crate) fn device(driver: &Driver) -> Result<c_int, Code> {
     if current(driver)?.is_null() {

@@ -178,8 +178,11 @@ pub(crate) fn error_text(number: c_int) -> Option<*const c_char> {
 
 /// `cuGetProcAddress` for the program: what it finds is handed on as it is. The answer is the function and the query's status,
 /// `CU_GET_PROC_ADDRESS_…`.
-pub(crate) fn find_for_program(
-    name: &CStr,
+///
+/// # Safety
+/// The name is a C string, or the driver's to refuse.
+pub(crate) unsafe fn find_for_program(
+    name: *const c_char,
     version: c_int,
     flags: c_ulonglong,
 ) -> Result<(*mut c_void, c_int), Code> {
@@ -187,11 +190,11 @@ pub(crate) fn find_for_program(
     let entry = ENTRY.get_or_init(Entry::open).as_ref().map_err(|&code| code)?;
     let mut found = std::ptr::null_mut();
     let mut status = 0;
-    // SAFETY: the name is a C string and the pointers are to locals.
+    // SAFETY: the caller's promise, and the other pointers are to locals.
     Code::check(unsafe {
         match entry.get {
-            GetProcAddress::V1(get) => get(name.as_ptr(), &mut found, version, flags),
-            GetProcAddress::V2(get) => get(name.as_ptr(), &mut found, version, flags, &mut status),
+            GetProcAddress::V1(get) => get(name, &mut found, version, flags),
+            GetProcAddress::V2(get) => get(name, &mut found, version, flags, &mut status),
         }
     })?;
     Ok((found, status))

@@ -26,8 +26,8 @@ macro_rules! entry_points {
         unsafe extern "C" fn $name($($argument: $type),*) -> std::ffi::c_int {
             crate::ffi::run(|| {
                 let $driver = crate::context_ffi::$need(crate::driver_ffi::DefaultStream::$default_stream)?;
-                // SAFETY: who calls a CUDA function answers for its pointers. They go to the driver as they are, and are
-                // read or written here only when they are not null.
+                // SAFETY: who calls a CUDA function answers for its pointers. They go to the driver as they are; what is
+                // read or written through them here goes through `program_memory_ffi`.
                 #[allow(unused_unsafe)]
                 unsafe { $body }
             })
@@ -53,17 +53,4 @@ mod version;
 /// Runs the body of an entry point. A panic must not leave the library, and becomes an unknown error.
 fn run(body: impl FnOnce() -> Result<(), Code>) -> c_int {
     thread::note(catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Code::UNKNOWN)))
-}
-
-/// Writes an answer through a pointer of the program's.
-///
-/// # Safety
-/// The pointer is null or can be written.
-unsafe fn answer<Value>(out: *mut Value, value: Value) -> Result<(), Code> {
-    if out.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: not null, so it can be written. Programs need not align what they hand in for bytes' sake.
-    unsafe { out.write_unaligned(value) };
-    Ok(())
 }

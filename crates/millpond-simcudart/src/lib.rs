@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `abi` | the structures of the runtime's and the driver's ABI that are read or written here |
 //! | `code` | error codes, their names and texts |
+//! | `program_memory_ffi` | reading and writing what a program points to |
 //! | `driver_ffi` | the driver's functions, found once for each kind of default stream |
 //! | `thread` | what each thread has: chosen device, last error, pushed launch configurations |
 //! | `context_ffi` | what a call must have first: nothing, the driver, or a current context |
@@ -22,6 +23,7 @@ mod code;
 mod context_ffi;
 mod driver_ffi;
 mod ffi;
+mod program_memory_ffi;
 mod properties;
 mod registry;
 mod thread;

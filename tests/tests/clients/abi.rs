@@ -65,6 +65,17 @@ fn nothing_crashes_whatever_is_passed() {
     assert!(said.ends_with("nothing crashed\n"), "{said}");
 }
 
+#[test]
+fn nor_does_the_runtime_crash() {
+    let mut client = simcuda::program(
+        env!("CARGO_BIN_EXE_abi_fuzz"),
+        "capacity=64MiB,devices=2,order=adversarial",
+    );
+    let said = succeeds(client.args(["--runtime", "--calls", "100000"]));
+    print!("{said}");
+    assert!(said.ends_with("nothing crashed\n"), "{said}");
+}
+
 /// A process may hold much, and it costs it no descriptors, no mappings and little memory.
 #[test]
 fn much_can_be_held() {

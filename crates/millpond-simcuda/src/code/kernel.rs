@@ -43,13 +43,13 @@ impl Kernel {
         world: &World,
         device: &Device,
         passed: Passed,
-    ) -> Answer<Vec<driver::Kernel>> {
+    ) -> Answer<driver::Kernel> {
         let block = self.parameter_block(passed)?;
-        if let Some(kernels) = built_in::launch(&self.name, &block)? {
-            return Ok(kernels);
+        if let Some(kernel) = built_in::launch(&self.name, &block)? {
+            return Ok(kernel);
         }
         let touches = self.touched(world, device, &block);
-        Ok(vec![driver::Kernel::Work { touches, duration: world.config.kernel }])
+        Ok(driver::Kernel::Work { touches, duration: world.config.kernel })
     }
 
     /// The bytes of all parameters. Of a kernel of unknown layout they can be had only where the program says how many.

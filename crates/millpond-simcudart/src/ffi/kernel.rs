@@ -2,11 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::answer;
 use super::program::kernel;
 use crate::abi::{Dim3, DriverLaunchConfig, Function, FunctionAttributes, LaunchConfig, Stream};
 use crate::code::Code;
 use crate::driver_ffi::Driver;
+use crate::program_memory_ffi::{answer, read};
 
 // CU_FUNC_ATTRIBUTE_…, in the order of `cudaFuncAttributes`.
 const MAX_THREADS_PER_BLOCK: c_int = 0;
@@ -52,9 +52,6 @@ entry_points! {
     }
 
     context fn cudaFuncGetAttributes(driver, out: *mut FunctionAttributes, function: *const c_void) {
-        if out.is_null() {
-            return Err(Code::INVALID_VALUE);
-        }
         answer(out, attributes(driver, kernel(driver, function)?)?)
     }
     context fn cudaFuncSetAttribute(driver, function: *const c_void, attribute: c_int, value: c_int) {
@@ -133,11 +130,8 @@ unsafe fn launch(
     }
 }
 
-/// # Safety
-/// `config` is null or a configuration.
-unsafe fn for_driver(config: *const LaunchConfig) -> Result<DriverLaunchConfig, Code> {
-    // SAFETY: the caller's promise.
-    let config = unsafe { config.as_ref() }.ok_or(Code::INVALID_VALUE)?;
+fn for_driver(config: *const LaunchConfig) -> Result<DriverLaunchConfig, Code> {
+    let config = read(config)?;
     Ok(DriverLaunchConfig {
         grid: config.grid,
         block: config.block,

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use super::answer;
 use crate::abi::{DevicePtr, Event, IpcHandle, Location, PointerAttributes, Stream};
 use crate::code::Code;
 use crate::context_ffi;
 use crate::driver_ffi::Driver;
+use crate::program_memory_ffi::answer;
 
 // CU_POINTER_ATTRIBUTE_…
 const MEMORY_TYPE: c_int = 2;
@@ -94,7 +94,7 @@ entry_points! {
 }
 
 /// # Safety
-/// `out` is null or can be written.
+/// `out` is the program's, which the driver looks at.
 unsafe fn host_alloc(
     driver: &Driver,
     out: *mut *mut c_void,
@@ -102,8 +102,7 @@ unsafe fn host_alloc(
     flags: c_uint,
 ) -> Result<(), Code> {
     if bytes == 0 {
-        // SAFETY: the caller's promise.
-        return unsafe { answer(out, null_mut()) };
+        return answer(out, null_mut());
     }
     // SAFETY: the caller's promise.
     unsafe { driver.cuMemHostAlloc(out, bytes, flags) }

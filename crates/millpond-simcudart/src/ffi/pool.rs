@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::answer;
 use crate::abi::{DevicePtr, Location, Pool, Stream};
 use crate::context_ffi;
+use crate::program_memory_ffi::answer;
 
 entry_points! {
     context fn cudaMallocAsync | cudaMallocAsync_ptsz(driver, out: *mut DevicePtr, bytes: usize, stream: Stream) {

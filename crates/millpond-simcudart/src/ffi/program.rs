@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::PoisonError;
 
-use super::answer;
 use super::copy::{Direction, copy, copy_async};
 use crate::abi::{DevicePtr, Function, Handle, Library, Stream};
 use crate::code::Code;
 use crate::driver_ffi::Driver;
+use crate::program_memory_ffi::answer;
 use crate::registry::{self, FatBinary};
 
 /// The driver's kernel of what a program calls one: the address of the host's stub, or a kernel of a library.

@@ -5,11 +5,12 @@ use std::panic::catch_unwind;
 use std::ptr::null_mut;
 
 use super::program::{library_of, managed_address};
-use super::{answer, run};
+use super::run;
 use crate::abi::{Dim3, FatBinaryNote, Handle, Stream};
 use crate::code::Code;
 use crate::context_ffi;
 use crate::driver_ffi::DefaultStream;
+use crate::program_memory_ffi::answer;
 use crate::registry;
 use crate::thread::{self, CallConfiguration};
 
@@ -117,8 +118,7 @@ unsafe extern "C" fn __cudaInitModule(binary: *mut Handle) -> c_char {
         for (host, name, binary) in variables {
             let library = library_of(driver, binary)?;
             let address = managed_address(driver, library, name)?;
-            // SAFETY: the program registered this as the place of its pointer.
-            unsafe { answer(host as *mut *mut c_void, address as *mut c_void) }?;
+            answer(host as *mut *mut c_void, address as *mut c_void)?;
         }
         Ok(())
     });

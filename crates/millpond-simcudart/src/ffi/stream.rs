@@ -3,10 +3,10 @@
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::null_mut;
 
-use super::answer;
 use crate::abi::{DevicePtr, Event, Graph, Handle, HostFunction, Stream, StreamCallback};
 use crate::code::Code;
 use crate::context_ffi;
+use crate::program_memory_ffi::answer;
 
 entry_points! {
     context fn cudaStreamCreate(driver, out: *mut Stream) { driver.cuStreamCreate(out, 0) }

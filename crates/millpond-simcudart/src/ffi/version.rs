@@ -1,12 +1,12 @@
 //! Versions, the driver's own functions for programs that want them, and what has no effect.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::null_mut;
 
-use super::answer;
 use crate::abi::ChannelFormat;
 use crate::code::Code;
 use crate::driver_ffi::{DefaultStream, RUNTIME_VERSION, find_for_program};
+use crate::program_memory_ffi::answer;
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD: c_ulonglong = 2;
@@ -57,7 +57,7 @@ fn per_thread(flags: c_ulonglong) -> c_ulonglong {
 }
 
 /// # Safety
-/// The name is null or a C string; the other pointers are null or can be written.
+/// The name is null or a C string.
 unsafe fn entry_point(
     name: *const c_char,
     out: *mut *mut c_void,
@@ -65,19 +65,17 @@ unsafe fn entry_point(
     flags: c_ulonglong,
     status: *mut c_int,
 ) -> Result<(), Code> {
-    if name.is_null() || out.is_null() || flags > PER_THREAD {
+    if name.is_null() || flags > PER_THREAD {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: not null, so it is a C string.
-    let name = unsafe { CStr::from_ptr(name) };
-    let (found, found_status) = find_for_program(name, version, flags)?;
     // SAFETY: the caller's promise.
-    unsafe { answer(out, if found_status == 0 { found } else { null_mut() }) }?;
+    let (found, found_status) = unsafe { find_for_program(name, version, flags) }?;
+    answer(out, if found_status == 0 { found } else { null_mut() })?;
     if !status.is_null() {
-        // SAFETY: not null, so it can be written.
-        unsafe { answer(status, found_status) }?;
+        answer(status, found_status)
     } else if found.is_null() {
-        return Err(Code::SYMBOL_NOT_FOUND);
+        Err(Code::SYMBOL_NOT_FOUND)
+    } else {
+        Ok(())
     }
-    Ok(())
 }
