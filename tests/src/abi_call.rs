@@ -1,13 +1,13 @@
 //! Calls of a library's functions by name, with any numbers as arguments. For programs that try an ABI from outside.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 
 /// More than any function of CUDA takes; what it does not take it does not look at.
 pub const MOST_ARGUMENTS: usize = 12;
 
 type Any = extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> i32;
 
-/// `libcuda.so.1`, as the system finds it.
+/// A library, as the system finds it.
 #[derive(Debug)]
 pub struct Library {
     handle: *mut c_void,
@@ -24,9 +24,17 @@ impl Library {
     /// # Panics
     /// If there is none.
     pub fn open() -> Library {
+        Library::open_named(c"libcuda.so.1")
+    }
+
+    /// Opens another one than the driver.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn open_named(name: &CStr) -> Library {
         // SAFETY: the name is a C string; loading runs the library's initialisers, as it does for any client.
-        let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-        assert!(!handle.is_null(), "no libcuda.so.1 is to be found");
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null(), "no {name:?} is to be found");
         Library { handle }
     }
 

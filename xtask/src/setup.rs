@@ -54,7 +54,7 @@ const CHROMIUM: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 /// What the tests' clients import, and NVIDIA's package of headers. Versions are fixed: another one may speak to other functions.
-const PYTHON_PACKAGES: &str = "cuda-bindings==12.9.10 numba-cuda[cu12]==0.30.4 numba==0.68.1 numpy==2.4.6 nvidia-cuda-runtime-cu12==12.9.79";
+const PYTHON_PACKAGES: &str = "cuda-bindings==12.9.10 numba-cuda[cu12]==0.30.4 numba==0.68.1 numpy==2.4.6 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86";
 
 /// The virtual environment; `tests/tests/clients/venv.rs` looks for it there.
 fn python_directory() -> PathBuf {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, races, setup, simcuda, soak};
+use crate::{instructions, races, setup, simcuda, soak, torch};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
@@ -16,7 +16,7 @@ const WITH_VALGRIND: [(&str, Check); 2] =
     [("races", races::check), ("instructions per allocate and free", instructions::check)];
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
-pub(crate) fn everything() -> Result<()> {
+pub(crate) fn everything(with_torch: bool) -> Result<()> {
     let start = Instant::now();
     setup::install_missing()?;
     let stages: &[(&str, &[&str])] = &[
@@ -46,6 +46,11 @@ pub(crate) fn everything() -> Result<()> {
         } else {
             println!("\n== {name}\nskipped: there is no valgrind");
         }
+    }
+    if with_torch {
+        timed("PyTorch over the stand-ins", || torch::check(&simcuda))?;
+    } else {
+        println!("\nskipped: PyTorch over the stand-ins (--torch runs it)");
     }
     println!("\nskipped: tests on a real GPU (the driver for one is not part of this version)");
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());

@@ -113,11 +113,12 @@ impl World {
             };
             Ok::<_, WorldError>(Device::new(ordinal, gpu, &config))
         };
-        let devices = (0..config.devices).map(device).collect::<Result<_, _>>()?;
+        let devices = (0..config.devices).map(device).collect::<Result<Vec<_>, _>>()?;
+        let capability = devices.first().map(Device::compute_capability).unwrap_or_default();
         Ok(World {
             devices,
             contexts: RwLock::default(),
-            library: Library::default(),
+            library: Library::new(capability),
             graphs: Graphs::default(),
             registered: RegisteredMemory::default(),
             config,

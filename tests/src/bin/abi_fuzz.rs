@@ -1,4 +1,4 @@
-//! Calls every function of whatever libcuda is there with arguments that make little sense, from several threads at once.
+//! Calls every function of whatever libcuda, or libcudart, is there with arguments that make little sense, from several threads at once.
 //!
 //! Arguments are drawn from numbers, sizes, good and bad pointers, and handles and addresses that earlier calls gave out, most
 //! of which are gone by then. Each answer must be a number that CUDA has. A crash ends the program; the seed is printed first.
@@ -10,6 +10,17 @@ use memmap2::MmapMut;
 use millpond_tests::abi_call::{Library, MOST_ARGUMENTS};
 
 const NAMES: &str = include_str!("../../../crates/millpond-simcuda/names.tsv");
+const RUNTIME_NAMES: &str = include_str!("../../../crates/millpond-simcudart/names.txt");
+/// Functions of the runtime that answer with no error code, or with addresses of code.
+const NOT_FOR_EVERYBODY: [&str; 7] = [
+    "cudaCreateChannelDesc",
+    "cudaGetErrorName",
+    "cudaGetErrorString",
+    "cudaGetDriverEntryPoint",
+    "cudaGetDriverEntryPoint_ptsz",
+    "cudaGetDriverEntryPointByVersion",
+    "cudaGetDriverEntryPointByVersion_ptsz",
+];
 const THREADS: u64 = 4;
 /// Room for everything that a copy of at most the device's memory can write.
 const SCRATCH_BYTES: usize = 256 << 20;
@@ -33,6 +44,9 @@ struct Options {
     /// What the choices follow from; another one each time if none is given
     #[arg(long)]
     seed: Option<u64>,
+    /// Call the runtime library instead of the driver
+    #[arg(long)]
+    runtime: bool,
 }
 
 extern "C" fn callback(_: u64, _: u64, _: u64) {}
@@ -79,14 +93,13 @@ fn one_thread(
     let start = scratch.as_mut_ptr() as u64;
     for number in 0..calls {
         if number % 500 == 0 {
-            let context = library.answer("cuDevicePrimaryCtxRetain", |out| vec![out, rng.u64(..2)]);
-            library.call("cuCtxSetCurrent", &[context]);
+            choose_device(library, names, rng.u64(..2));
             scratch[..SLOTS as usize].fill_with_some(&mut rng, given);
         }
         let name = names[rng.usize(..names.len())];
         let mut arguments: [u64; MOST_ARGUMENTS] =
             std::array::from_fn(|_| argument(&mut rng, given, start));
-        if name.starts_with("cuLaunchHostFunc") || name.starts_with("cuStreamAddCallback") {
+        if name.contains("LaunchHostFunc") || name.contains("StreamAddCallback") {
             arguments[1] = if rng.bool() { callback as *const () as u64 } else { 0 };
         }
         let answer = library.call(name, &arguments);
@@ -102,6 +115,34 @@ fn one_thread(
             }
         }
     }
+}
+
+/// Makes a device current that works, whatever was done to the thread before.
+fn choose_device(library: &Library, names: &[&str], device: u64) {
+    if names.contains(&"cudaSetDevice") {
+        library.call("cudaSetDevice", &[device]);
+        return;
+    }
+    let context = library.answer("cuDevicePrimaryCtxRetain", |out| vec![out, device]);
+    library.call("cuCtxSetCurrent", &[context]);
+}
+
+/// The library that is asked for, initialised, and the functions of it that do something.
+fn library(runtime: bool) -> (Library, Vec<&'static str>) {
+    if runtime {
+        let library = Library::open_named(c"libcudart.so.12");
+        let everybody = |name: &&str| !name.starts_with("__") && !NOT_FOR_EVERYBODY.contains(name);
+        let names = RUNTIME_NAMES.lines().filter(everybody);
+        let names = names.filter(|name| library.call(name, &[]) != NOT_SUPPORTED).collect();
+        return (library, names);
+    }
+    let library = Library::open();
+    let all = NAMES.lines().filter(|line| !line.starts_with('#'));
+    let all = all.filter_map(|line| line.split('\t').next()).filter(|name| *name != "cuInit");
+    // Before anything is initialised everything is refused; what is not supported is so now and later.
+    let names = all.filter(|name| library.call(name, &[]) != NOT_SUPPORTED).collect();
+    assert_eq!(library.call("cuInit", &[0]), 0);
+    (library, names)
 }
 
 /// Structs that a program passes: small numbers, mostly, and handles.
@@ -127,13 +168,8 @@ fn main() {
     let options = Options::parse();
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}");
-    let library = Library::open();
-    let all = NAMES.lines().filter(|line| !line.starts_with('#'));
-    let all = all.filter_map(|line| line.split('\t').next()).filter(|name| *name != "cuInit");
-    // Before anything is initialised everything is refused; what is not supported is so now and later.
-    let names: Vec<&str> = all.filter(|name| library.call(name, &[]) != NOT_SUPPORTED).collect();
+    let (library, names) = library(options.runtime);
     println!("{} functions", names.len());
-    assert_eq!(library.call("cuInit", &[0]), 0);
     let given = Given(std::array::from_fn(|_| AtomicU64::new(0)));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -16,7 +16,7 @@ fn declared() -> Option<BTreeSet<String>> {
     {
         let mut compiler = Command::new("cc");
         compiler.args(["-E", "-P", "-include", "cuda.h", "-x", "c"]).args(flags);
-        let text = succeeds(compiler.arg("-I").arg(&headers).arg("/dev/null"));
+        let text = succeeds(compiler.arg("-I").arg(&headers[0]).arg("/dev/null"));
         let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
         let is_function = |word: &&str| {
             let rest = word.strip_prefix("cu").unwrap_or_default();
@@ -61,6 +61,17 @@ fn nothing_crashes_whatever_is_passed() {
     );
     client.args(["--calls", "100000"]);
     let said = succeeds(&mut client);
+    print!("{said}");
+    assert!(said.ends_with("nothing crashed\n"), "{said}");
+}
+
+#[test]
+fn nor_does_the_runtime_crash() {
+    let mut client = simcuda::program(
+        env!("CARGO_BIN_EXE_abi_fuzz"),
+        "capacity=64MiB,devices=2,order=adversarial",
+    );
+    let said = succeeds(client.args(["--runtime", "--calls", "100000"]));
     print!("{said}");
     assert!(said.ends_with("nothing crashed\n"), "{said}");
 }

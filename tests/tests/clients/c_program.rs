@@ -8,12 +8,15 @@ use millpond_tests::simcuda;
 use crate::{succeeds, venv};
 
 /// Compiles a program of `tests/clients`; `None` if there are no headers.
-fn compile(source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+pub(crate) fn compile(source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let headers = venv::headers()?;
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compiler = Command::new("cc");
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program);
-    compiler.arg("-I").arg(headers).arg(simcuda::root().join("tests/clients").join(source));
+    for directory in headers {
+        compiler.arg("-I").arg(directory);
+    }
+    compiler.arg(simcuda::root().join("tests/clients").join(source));
     compiler.arg("-L").arg(simcuda::directory()).args(flags).arg("-lpthread");
     succeeds(&mut compiler);
     Some(program)

@@ -5,6 +5,7 @@ mod c_program;
 mod configuration;
 mod cudarc_client;
 mod python;
+mod runtime;
 mod venv;
 
 /// Runs a client, and fails with what it said if it does.

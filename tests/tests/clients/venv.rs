@@ -14,10 +14,11 @@ pub(crate) fn python() -> Option<PathBuf> {
     there(directory().join("bin/python"))
 }
 
-/// CUDA's headers, from NVIDIA's package of the runtime.
-pub(crate) fn headers() -> Option<PathBuf> {
+/// CUDA's headers, from NVIDIA's package of the runtime, and those of its compiler that the former include.
+pub(crate) fn headers() -> Option<[PathBuf; 2]> {
     let packages = std::fs::read_dir(directory().join("lib")).ok()?.flatten().next()?.path();
-    there(packages.join("site-packages/nvidia/cuda_runtime/include"))
+    let nvidia = packages.join("site-packages/nvidia");
+    Some([there(nvidia.join("cuda_runtime/include"))?, there(nvidia.join("cuda_nvcc/include"))?])
 }
 
 fn there(path: PathBuf) -> Option<PathBuf> {

@@ -48,7 +48,7 @@ impl Kernel {
         if let Some(kernel) = built_in::launch(&self.name, &block)? {
             return Ok(kernel);
         }
-        let touches = touched(world, device, &block);
+        let touches = self.touched(world, device, &block);
         Ok(driver::Kernel::Work { touches, duration: world.config.kernel })
     }
 
@@ -73,6 +73,37 @@ impl Kernel {
         }
         Ok(block)
     }
+
+    /// The allocations whose addresses occur in the parameters. An address of memory that is gone counts where it is a parameter of
+    /// its own: the kernel would find out. Inside of a larger one it may be of a field that nobody set. What is no address at
+    /// all is a number.
+    fn touched(&self, world: &World, device: &Device, block: &[u8]) -> Vec<Touch> {
+        let mut touches: Vec<Touch> = Vec::new();
+        for (index, value) in block.chunks_exact(8).map(word).enumerate() {
+            let touch = match world.allocation_at(value) {
+                Some((owner, memory)) if std::ptr::eq(owner, device) => {
+                    // Whether it is read or written nobody knows; reading makes no race of what is none.
+                    Touch { ptr: memory.start, bytes: memory.bytes, kind: TouchKind::Read }
+                }
+                None if self.is_parameter(index * 8)
+                    && device.gpu.is_dangling(DevicePtr(value)) =>
+                {
+                    Touch::read(DevicePtr(value), 1)
+                }
+                _ => continue,
+            };
+            if !touches.contains(&touch) {
+                touches.push(touch);
+            }
+        }
+        touches
+    }
+
+    /// Whether a parameter of the size of a pointer lies there. Where nothing is known, every word may be one.
+    fn is_parameter(&self, offset: usize) -> bool {
+        let Some(parameters) = &self.parameters else { return true };
+        parameters.contains(&Parameter { offset, bytes: 8 })
+    }
 }
 
 /// Pairs of an option and its value, up to the end mark.
@@ -96,26 +127,6 @@ fn extra_block(mut list: u64) -> Answer<Vec<u8>> {
         (None, None) => Ok(Vec::new()),
         _ => Err(Code::INVALID_VALUE),
     }
-}
-
-/// The allocations whose addresses occur in the parameters. An address of memory that is gone counts: the kernel would find
-/// out. What is no address at all is a number.
-fn touched(world: &World, device: &Device, block: &[u8]) -> Vec<Touch> {
-    let mut touches: Vec<Touch> = Vec::new();
-    for value in block.chunks_exact(8).map(word) {
-        let touch = match world.allocation_at(value) {
-            Some((owner, memory)) if std::ptr::eq(owner, device) => {
-                // Whether it is read or written nobody knows; reading makes no race of what is none.
-                Touch { ptr: memory.start, bytes: memory.bytes, kind: TouchKind::Read }
-            }
-            None if device.gpu.is_dangling(DevicePtr(value)) => Touch::read(DevicePtr(value), 1),
-            _ => continue,
-        };
-        if !touches.contains(&touch) {
-            touches.push(touch);
-        }
-    }
-    touches
 }
 
 pub(super) fn word(bytes: &[u8]) -> u64 {
