@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod driver_suite;
 pub mod named;
 pub mod pattern;
+pub mod simcuda;
 pub mod soak;
 
 /// The README's examples, compiled and run.

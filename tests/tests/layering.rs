@@ -33,6 +33,13 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-cuda/src/foreign_streams.rs",
     "crates/millpond-cuda/src/libcuda_ffi/",
     "crates/millpond-sim/src/page_discard.rs",
+    // Only the attribute `no_mangle`: what makes a function one of the ABI.
+    "crates/millpond-simcuda/build.rs",
+    "crates/millpond-simcuda/src/entry.rs",
+    "crates/millpond-simcuda/src/forked_child.rs",
+    "crates/millpond-simcuda/src/names_exported.rs",
+    "crates/millpond-simcuda/src/raw_pointers.rs",
+    "crates/millpond-simcuda/src/shareable_descriptor.rs",
     "crates/millpond/src/adaptor/trace/at_exit.rs",
     "crates/millpond/src/pool/fork.rs",
     "crates/millpond/src/pool/handshake.rs",

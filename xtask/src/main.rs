@@ -4,6 +4,7 @@ mod instructions;
 mod races;
 mod run;
 mod setup;
+mod simcuda;
 mod soak;
 mod test;
 
@@ -34,6 +35,8 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Build the stand-ins for NVIDIA's libraries: target/simcuda/libcuda.so.1
+    Simcuda,
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Test => test::everything(),
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
+        Command::Simcuda => simcuda::build().map(drop),
         Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),

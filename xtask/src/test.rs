@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, races, setup, soak};
+use crate::{instructions, races, setup, simcuda, soak};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
@@ -33,8 +33,11 @@ pub(crate) fn everything() -> Result<()> {
             &["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"],
         ),
     ];
+    let simcuda = simcuda::build()?;
     for (name, arguments) in stages {
-        timed(name, || run(cargo(arguments).env("RUSTDOCFLAGS", "-D warnings")))?;
+        let mut command = cargo(arguments);
+        command.env("RUSTDOCFLAGS", "-D warnings").env("MILLPOND_SIMCUDA", &simcuda);
+        timed(name, || run(&mut command))?;
     }
     timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
     for (name, check) in WITH_VALGRIND {

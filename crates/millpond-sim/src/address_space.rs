@@ -172,14 +172,20 @@ impl AddressSpace {
         Ok(spans)
     }
 
+    /// Whether memory was there, not long ago.
+    pub(crate) fn was_memory(&self, address: u64) -> bool {
+        self.last_at(address).is_some()
+    }
+
+    fn last_at(&self, address: u64) -> Option<&(u64, u64, &'static str)> {
+        let is_there =
+            |(start, bytes, _): &&(u64, u64, _)| (*start..start + bytes).contains(&address);
+        self.departed.iter().rev().find(is_there)
+    }
+
     #[cold]
     fn nothing_at(&self, address: u64) -> Violation {
-        let last = self
-            .departed
-            .iter()
-            .rev()
-            .find(|(start, bytes, _)| (*start..start + bytes).contains(&address));
-        let reason = match last {
+        let reason = match self.last_at(address) {
             Some((start, bytes, how)) => {
                 format!("{how} before; it was in the {bytes} bytes at {start:#x}")
             }

@@ -50,6 +50,9 @@ pub struct SimOptions {
 pub struct SimGpu {
     pub(crate) info: DeviceInfo,
     pub(crate) machine: Mutex<Machine>,
+    pub(crate) options: SimOptions,
+    /// Its handles and addresses are this one's.
+    pub(crate) number: AtomicU64,
     /// How many streams were destroyed.
     pub(crate) stream_epoch: Arc<AtomicU64>,
 }
@@ -62,9 +65,7 @@ impl SimGpu {
 
     /// A device of this profile that runs as told.
     pub fn with_options(profile: Profile, options: SimOptions) -> SimGpu {
-        static DEVICES: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: the number only has to be different each time.
-        let device_number = DEVICES.fetch_add(1, Ordering::Relaxed);
+        let number = SimGpu::next_number();
         let info = DeviceInfo {
             name: format!("sim:{}", profile.name),
             kind: DeviceKind::Simulated,
@@ -77,8 +78,14 @@ impl SimGpu {
             copy_engines: profile.copy_engines as u32,
             multiprocessors: profile.multiprocessors as u32,
         };
-        let machine = Mutex::new(Machine::new(profile, &options, device_number));
-        SimGpu { info, machine, stream_epoch: Arc::default() }
+        let machine = Mutex::new(Machine::new(profile, &options, number));
+        SimGpu { info, machine, options, number: number.into(), stream_epoch: Arc::default() }
+    }
+
+    pub(crate) fn next_number() -> u64 {
+        static DEVICES: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the number only has to be different each time.
+        DEVICES.fetch_add(1, Ordering::Relaxed)
     }
 
     // Time.

@@ -29,7 +29,7 @@
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
 //! - `machine`, `execute`: the device as a whole, and what happens when work runs;
-//! - `gpu`, `driver`: what its users hold.
+//! - `gpu`, `driver`, `inspect`: what its users hold.
 
 mod address_space;
 mod board;
@@ -41,6 +41,7 @@ mod execute;
 mod fault_plan;
 mod frames;
 mod gpu;
+mod inspect;
 mod link;
 mod machine;
 mod order;
@@ -60,5 +61,6 @@ pub use board::ManagedTraffic;
 pub use detector::{Access, Finding};
 pub use fault_plan::{Fault, INJECTED_CODE};
 pub use gpu::{FaultModel, SimGpu, SimOptions};
+pub use inspect::{Allocation, AllocationKind};
 pub use profile::{Figure, Profile, ProfileError};
 pub use schedule::RunOrder;

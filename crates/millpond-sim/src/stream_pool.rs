@@ -87,7 +87,7 @@ pub(crate) struct Taker<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct StreamPools {
     pools: HashMap<DriverPool, StreamPool>,
-    live: HashMap<u64, (DriverPool, u64)>,
+    live: BTreeMap<u64, (DriverPool, u64)>,
     next_handle: u64,
 }
 
@@ -131,6 +131,12 @@ impl StreamPools {
 
     pub(crate) fn held_bytes(&self) -> u64 {
         self.pools.values().map(|pool| pool.reserved_bytes).sum()
+    }
+
+    /// The live block that an address lies in: where it begins, and its size.
+    pub(crate) fn block_around(&self, address: u64) -> Option<(u64, u64)> {
+        let (&start, &(_, bytes)) = self.live.range(..=address).next_back()?;
+        (address - start < bytes).then_some((start, bytes))
     }
 
     /// The pool and size of a live block.

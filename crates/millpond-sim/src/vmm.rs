@@ -15,13 +15,16 @@ const fn invalid(why: &'static str) -> Refusal {
     (DriverErrorKind::InvalidValue, why)
 }
 
+const NO_SUCH: Refusal = (DriverErrorKind::InvalidHandle, "no such physical memory");
+
 #[derive(Debug)]
 struct Physical {
     extents: Arc<[Extent]>,
     bytes: u64,
     properties: PhysicalProperties,
     mappings: u32,
-    released: bool,
+    /// How often it was created, imported or retained, and not released.
+    holds: u32,
 }
 
 /// A handle's frames are held until it is released *and* nothing maps it.
@@ -56,7 +59,7 @@ impl Vmm {
 
     /// Handles that were not released.
     pub(crate) fn handles(&self) -> usize {
-        self.handles.values().filter(|physical| !physical.released).count()
+        self.handles.values().filter(|physical| physical.holds > 0).count()
     }
 
     pub(crate) fn has_room_for_a_handle(&self) -> bool {
@@ -112,6 +115,24 @@ impl Vmm {
         self.handles.get(&handle).map(|physical| physical.properties)
     }
 
+    /// The size of physical memory.
+    pub(crate) fn bytes(&self, handle: PhysicalHandle) -> Option<u64> {
+        self.handles.get(&handle).map(|physical| physical.bytes)
+    }
+
+    /// Whether an address is reserved.
+    pub(crate) fn is_reserved(&self, address: u64) -> bool {
+        let before = self.reservations.range(..=address).next_back();
+        before.is_some_and(|(start, bytes)| address - start < *bytes)
+    }
+
+    /// Another holder, who will release it as well.
+    pub(crate) fn retain(&mut self, handle: PhysicalHandle) -> Result<(), Refusal> {
+        let physical = self.handles.get_mut(&handle).ok_or(NO_SUCH)?;
+        physical.holds += 1;
+        Ok(())
+    }
+
     pub(crate) fn add_handle(
         &mut self,
         extents: Vec<Extent>,
@@ -121,7 +142,7 @@ impl Vmm {
         self.next_handle += 1;
         let handle = PhysicalHandle(self.next_handle);
         let physical =
-            Physical { extents: extents.into(), bytes, properties, mappings: 0, released: false };
+            Physical { extents: extents.into(), bytes, properties, mappings: 0, holds: 1 };
         self.handles.insert(handle, physical);
         self.held_bytes += bytes;
         handle
@@ -130,20 +151,17 @@ impl Vmm {
     /// Lets go of a handle; returns the frames that are free now.
     pub(crate) fn release(&mut self, handle: PhysicalHandle) -> Result<Arc<[Extent]>, Refusal> {
         let physical = self.live(handle)?;
-        physical.released = true;
+        physical.holds -= 1;
         Ok(self.frames_if_gone(handle))
     }
 
     fn live(&mut self, handle: PhysicalHandle) -> Result<&mut Physical, Refusal> {
-        self.handles
-            .get_mut(&handle)
-            .filter(|physical| !physical.released)
-            .ok_or((DriverErrorKind::InvalidHandle, "no such physical memory"))
+        self.handles.get_mut(&handle).filter(|physical| physical.holds > 0).ok_or(NO_SUCH)
     }
 
     fn frames_if_gone(&mut self, handle: PhysicalHandle) -> Arc<[Extent]> {
         let physical = &self.handles[&handle];
-        if !physical.released || physical.mappings > 0 {
+        if physical.holds > 0 || physical.mappings > 0 {
             return Arc::default();
         }
         let physical = self.handles.remove(&handle).expect("just found");

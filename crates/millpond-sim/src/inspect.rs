@@ -1,0 +1,112 @@
+//! What whoever speaks for the simulated GPU must be able to look up: a stand-in for NVIDIA's driver is asked more than
+//! [`Driver`](millpond::Driver) tells.
+
+use std::sync::atomic::Ordering;
+
+use millpond::driver::{DevicePtr, DriverErrorKind, Graph, PhysicalHandle, PhysicalProperties};
+
+use crate::address_space::RegionKind;
+use crate::gpu::SimGpu;
+use crate::machine::Machine;
+
+/// One piece of memory, as whoever allocated it knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Where it begins.
+    pub start: DevicePtr,
+    /// How long it is, as asked for.
+    pub bytes: usize,
+    /// How it came about.
+    pub kind: AllocationKind,
+}
+
+/// How memory came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AllocationKind {
+    /// By a plain allocation.
+    Plain,
+    /// By mapping physical memory.
+    Mapped,
+    /// From a stream-ordered pool.
+    Pool,
+    /// Managed memory.
+    Managed,
+    /// Pinned host memory.
+    Pinned,
+}
+
+impl SimGpu {
+    /// Handles and addresses of this device are those of this number. It changes when the device is reset.
+    pub fn number(&self) -> u64 {
+        // Relaxed: whoever resets a device while others use it has more to worry about.
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// The number of the device that gave out a handle of a stream, an event, a pool, a graph or physical memory.
+    pub const fn number_of_handle(handle: u64) -> Option<u64> {
+        (handle >> 40).checked_sub(1)
+    }
+
+    /// Gives everything back and begins anew, also after the device was lost. No old handle or address means anything any more.
+    pub fn reset(&self) {
+        let mut machine = self.machine.lock();
+        let number = SimGpu::next_number();
+        let profile = machine.profile.clone();
+        *machine = Machine::new(profile, &self.options, number);
+        self.number.store(number, Ordering::Relaxed);
+        // Relaxed, as for every change of streams.
+        self.stream_epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The memory that an address lies in.
+    pub fn allocation_at(&self, ptr: DevicePtr) -> Option<Allocation> {
+        let machine = self.machine.lock();
+        let (start, region) = machine.space.around(ptr.0)?;
+        let kind = match region.kind {
+            RegionKind::Plain { .. } => AllocationKind::Plain,
+            RegionKind::Mapping { .. } => AllocationKind::Mapped,
+            RegionKind::Managed => AllocationKind::Managed,
+            RegionKind::Pinned => AllocationKind::Pinned,
+            RegionKind::PoolChunk { .. } => {
+                let (start, bytes) = machine.pools.block_around(ptr.0)?;
+                return Some(Allocation {
+                    start: DevicePtr(start),
+                    bytes: bytes as usize,
+                    kind: AllocationKind::Pool,
+                });
+            }
+        };
+        Some(Allocation { start: DevicePtr(start), bytes: region.bytes as usize, kind })
+    }
+
+    /// Whether an address, though no memory is there, can only be meant as one: it is reserved, or memory was there before.
+    pub fn is_dangling(&self, ptr: DevicePtr) -> bool {
+        let machine = self.machine.lock();
+        machine.space.around(ptr.0).is_none()
+            && (machine.vmm.is_reserved(ptr.0) || machine.space.was_memory(ptr.0))
+    }
+
+    /// Work that a graph consists of.
+    pub fn graph_nodes(&self, graph: Graph) -> Option<usize> {
+        self.machine.lock().captures.graph(graph).map(|work| work.len())
+    }
+
+    /// Takes another hold of physical memory: it has to be released once more.
+    ///
+    /// # Errors
+    /// No such physical memory.
+    pub fn retain(&self, handle: PhysicalHandle) -> Result<(), DriverErrorKind> {
+        self.machine.lock().vmm.retain(handle).map_err(|(kind, _)| kind)
+    }
+
+    /// The physical memory that is mapped at an address.
+    pub fn physical_at(&self, ptr: DevicePtr) -> Option<PhysicalHandle> {
+        Some(self.machine.lock().space.mapping(ptr.0)?.0)
+    }
+
+    /// What physical memory was asked to be good for, and its size.
+    pub fn physical(&self, handle: PhysicalHandle) -> Option<(PhysicalProperties, usize)> {
+        let machine = self.machine.lock();
+        Some((machine.vmm.properties(handle)?, machine.vmm.bytes(handle)? as usize))
+    }
+}

@@ -1,0 +1,122 @@
+//! A kernel: its name, and where its parameters are.
+
+use millpond::driver::{self, DevicePtr, Touch, TouchKind};
+
+use super::built_in;
+use crate::code_number::{Answer, Code};
+use crate::device::Device;
+use crate::raw_pointers::read_host;
+use crate::world::World;
+
+/// One parameter: where it lies in the block of all parameters, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// What is known of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    pub(crate) name: String,
+    /// `None` if the code does not tell.
+    pub(crate) parameters: Option<Vec<Parameter>>,
+}
+
+/// How a launch passes parameters: an array of pointers, or a list of options that names a block of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    pub(crate) pointers: u64,
+    pub(crate) extra: u64,
+}
+
+const EXTRA_END: u64 = 0;
+const EXTRA_BUFFER: u64 = 1;
+const EXTRA_SIZE: u64 = 2;
+/// More than CUDA lets a kernel have.
+const MOST_PARAMETER_BYTES: usize = 32764;
+
+impl Kernel {
+    /// What a launch does, as far as that can be known.
+    pub(crate) fn launch(
+        &self,
+        world: &World,
+        device: &Device,
+        passed: Passed,
+    ) -> Answer<Vec<driver::Kernel>> {
+        let block = self.parameter_block(passed)?;
+        if let Some(kernels) = built_in::launch(&self.name, &block)? {
+            return Ok(kernels);
+        }
+        let touches = touched(world, device, &block);
+        Ok(vec![driver::Kernel::Work { touches, duration: world.config.kernel }])
+    }
+
+    /// The bytes of all parameters. Of a kernel of unknown layout they can be had only where the program says how many.
+    fn parameter_block(&self, passed: Passed) -> Answer<Vec<u8>> {
+        if passed.extra != 0 {
+            return extra_block(passed.extra);
+        }
+        let Some(parameters) = self.parameters.as_ref().filter(|all| !all.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        if passed.pointers == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let pointers = read_host(passed.pointers, parameters.len() * 8)?;
+        let end = parameters.iter().map(|one| one.offset + one.bytes).max().unwrap_or(0);
+        let mut block = vec![0; end];
+        for (parameter, pointer) in parameters.iter().zip(pointers.chunks_exact(8)) {
+            let bytes = read_host(word(pointer), parameter.bytes)?;
+            block[parameter.offset..parameter.offset + parameter.bytes].copy_from_slice(&bytes);
+        }
+        Ok(block)
+    }
+}
+
+/// Pairs of an option and its value, up to the end mark.
+fn extra_block(mut list: u64) -> Answer<Vec<u8>> {
+    let (mut buffer, mut size) = (None, None);
+    for _ in 0..8 {
+        let option = word(&read_host(list, 8)?);
+        if option == EXTRA_END {
+            break;
+        }
+        let value = word(&read_host(list.wrapping_add(8), 8)?);
+        match option {
+            EXTRA_BUFFER => buffer = Some(value),
+            EXTRA_SIZE => size = Some(word(&read_host(value, 8)?) as usize),
+            _ => return Err(Code::INVALID_VALUE),
+        }
+        list = list.wrapping_add(16);
+    }
+    match (buffer, size) {
+        (Some(buffer), Some(size)) if size <= MOST_PARAMETER_BYTES => read_host(buffer, size),
+        (None, None) => Ok(Vec::new()),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+/// The allocations whose addresses occur in the parameters. An address of memory that is gone counts: the kernel would find
+/// out. What is no address at all is a number.
+fn touched(world: &World, device: &Device, block: &[u8]) -> Vec<Touch> {
+    let mut touches: Vec<Touch> = Vec::new();
+    for value in block.chunks_exact(8).map(word) {
+        let touch = match world.allocation_at(value) {
+            Some((owner, memory)) if std::ptr::eq(owner, device) => {
+                // Whether it is read or written nobody knows; reading makes no race of what is none.
+                Touch { ptr: memory.start, bytes: memory.bytes, kind: TouchKind::Read }
+            }
+            None if device.gpu.is_dangling(DevicePtr(value)) => Touch::read(DevicePtr(value), 1),
+            _ => continue,
+        };
+        if !touches.contains(&touch) {
+            touches.push(touch);
+        }
+    }
+    touches
+}
+
+pub(super) fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
