@@ -3,14 +3,23 @@
 use millpond::driver::{Driver, DriverErrorKind, Kernel, Stream};
 use millpond_sim::{Finding, Profile, RunOrder, SimGpu, SimOptions};
 use millpond_tests::driver_suite;
+use millpond_tests::driver_suite::Check;
 
 fn simulated(run_order: RunOrder) -> SimGpu {
     let profile = Profile::named("rtx4090-24g").unwrap();
     SimGpu::with_options(profile, SimOptions { run_order, seed: 7, ..SimOptions::default() })
 }
 
-driver_suite!(timed, || simulated(RunOrder::Timed));
-driver_suite!(adversarial, || simulated(RunOrder::Adversarial));
+fn timed_order(_: &str, check: Check) {
+    check(&simulated(RunOrder::Timed));
+}
+
+fn adversarial_order(_: &str, check: Check) {
+    check(&simulated(RunOrder::Adversarial));
+}
+
+driver_suite!(timed, timed_order);
+driver_suite!(adversarial, adversarial_order);
 
 #[test]
 fn work_that_touches_unmapped_memory_loses_the_device() {

@@ -23,7 +23,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check and test everything, after setting up what is missing
-    Test,
+    Test {
+        /// Also run the conformance suites on the real device 0, or the one that MILLPOND_TEST_GPU names
+        #[arg(long)]
+        gpu: bool,
+    },
     /// Install what the tests want beyond Rust, a C compiler and Python
     Setup,
     /// Use one pool in every way at once, for as long as one likes
@@ -49,7 +53,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Test => test::everything(),
+        Command::Test { gpu } => test::everything(gpu),
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
         Command::Simcuda => simcuda::build().map(drop),

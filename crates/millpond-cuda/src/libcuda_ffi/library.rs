@@ -93,7 +93,7 @@ impl Libcuda {
             // be run in any program.
             match unsafe { Library::new(name) } {
                 Ok(library) => return Libcuda::start(library),
-                Err(error) if why.is_empty() => why = error.to_string(),
+                Err(error) if why.is_empty() => why = reason(&error),
                 Err(_) => {}
             }
         }
@@ -101,7 +101,7 @@ impl Libcuda {
     }
 
     fn start(library: Library) -> Result<Libcuda, LibraryError> {
-        let missing = |error: libloading::Error| LibraryError::NotADriver(error.to_string());
+        let missing = |error: libloading::Error| LibraryError::NotADriver(reason(&error));
         // SAFETY: both have had this signature since they exist.
         let (init, get_version) = unsafe {
             let init = *library
@@ -163,6 +163,11 @@ impl Libcuda {
         };
         (Status::check(status).is_ok() && !address.is_null()).then_some(address)
     }
+}
+
+/// The loader's own words.
+fn reason(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn not_started(status: Status) -> LibraryError {
