@@ -77,6 +77,11 @@ fn devices_are_used_beside_each_other() {
 }
 
 #[test]
+fn handles_that_are_gone_never_reach_cuda() {
+    passes(over("profile=rtx4090-24g"), &["racing-handles"]);
+}
+
+#[test]
 fn no_driver_is_one_line_that_says_what_to_do() {
     let said = |mut program: Command| {
         let output = program.arg("describe").output().unwrap();
@@ -112,4 +117,5 @@ fn the_real_device_passes_the_suites() {
         passes(real(), &["resource", stack]);
     }
     passes(real(), &["cudarc"]);
+    passes(real(), &["racing-handles"]);
 }

@@ -51,7 +51,11 @@ pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     if let Some(path) = &options.html {
         on_page::page(&report, &scenarios).write(path)?;
     }
-    if !options.json.write(&report.json()?)? {
+    let is_written = match report.times {
+        Times::Modelled => options.json.write(&report)?,
+        Times::Measured => options.json.write(&report.measured_json()?)?,
+    };
+    if !is_written {
         report.print(&scenarios)?;
     }
     Ok(())

@@ -212,8 +212,8 @@ impl Driver for CudaGpu {
         if self.pool(Call::DestroyPool, pool)?.is_default() {
             return Err(invalid(Call::DestroyPool, "the default pool stays"));
         }
-        self.pools.remove(pool.0);
-        Ok(())
+        let destroyed = self.pools.remove(pool.0);
+        destroyed.map(drop).ok_or_else(|| no_such(Call::DestroyPool, "pool", pool.0))
     }
 
     fn pool_attribute(&self, pool: DriverPool, attribute: PoolAttribute) -> DriverResult<u64> {
@@ -449,9 +449,9 @@ impl Driver for CudaGpu {
         if self.capture_of(call, &live)? != CaptureStatus::None {
             return Err(DriverError::new(call, DriverErrorKind::CaptureUnsupported));
         }
-        self.streams.remove(handle);
+        let destroyed = self.streams.remove(handle);
         self.streams_have_changed();
-        Ok(())
+        destroyed.map(drop).ok_or_else(|| no_such(call, "stream that can be destroyed", handle))
     }
 
     fn stream_id(&self, stream: Stream) -> DriverResult<StreamId> {
@@ -538,11 +538,10 @@ impl Driver for CudaGpu {
     }
 
     fn destroy_graph(&self, graph: Graph) -> DriverResult<()> {
-        self.graph(Call::DestroyGraph, graph)?;
         // Memory that it reads is given back after what is queued, which is nobody's capture's business.
         let _relaxed = RelaxedThread::enter(self.context.cuda());
-        drop(self.graphs.remove(graph.0));
-        Ok(())
+        let destroyed = self.graphs.remove(graph.0);
+        destroyed.map(drop).ok_or_else(|| no_such(Call::DestroyGraph, "graph", graph.0))
     }
 
     fn create_event(&self, timing: EventTiming) -> DriverResult<Event> {

@@ -40,6 +40,8 @@ enum What {
     Cudarc,
     /// Use the first two devices beside each other
     TwoDevices,
+    /// Use handles in some threads while others destroy them
+    RacingHandles,
     /// Print what the device is and can do
     Describe,
 }
@@ -70,6 +72,7 @@ fn main() {
         }
         What::Cudarc => cudarc_memory::share(cli.device),
         What::TwoDevices => two_devices::use_both(),
+        What::RacingHandles => racing_handles::race(&*open()),
         What::Describe => println!("{:?}", open().description()),
     }
 }
@@ -130,6 +133,77 @@ mod cudarc_memory {
     fn simulated() -> Arc<dyn Resource> {
         let profile = millpond_sim::Profile::named("p100-16g").unwrap();
         Arc::new(Pool::new(Arc::new(millpond_sim::SimGpu::new(profile))).unwrap())
+    }
+}
+
+mod racing_handles {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use millpond::driver::{
+        Driver, DriverErrorKind, DriverResult, Event, EventTiming, PhysicalHandle,
+        PhysicalProperties, PoolAttribute, PoolProperties, Stream, StreamFlags,
+    };
+
+    const ROUNDS: usize = 2000;
+
+    /// What is destroyed under a call that uses it: the call is served, or refused here. CUDA never sees a handle that is gone, which it
+    /// would not have to survive.
+    pub(super) fn race(driver: &dyn Driver) {
+        let [stream, event, pool, handle] = [(); 4].map(|()| AtomicU64::new(0));
+        let look = |answer: DriverResult<()>| match answer {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error.kind, DriverErrorKind::InvalidHandle, "{error}");
+                assert!(error.to_string().contains("of this driver"), "from CUDA: {error}");
+            }
+        };
+        let page = driver.device().granularity_bytes;
+        let range = driver.reserve(page, 0).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let on = Stream(stream.load(Ordering::Relaxed));
+                        let point = Event(event.load(Ordering::Relaxed));
+                        look(driver.record_event(point, on));
+                        look(driver.wait_event(on, point));
+                        look(driver.query_event(point).map(drop));
+                        look(driver.synchronize_stream(on));
+                        look(driver.stream_id(on).map(drop));
+                        let of = millpond::driver::DriverPool(pool.load(Ordering::Relaxed));
+                        look(driver.pool_attribute(of, PoolAttribute::UsedCurrent).map(drop));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let physical = PhysicalHandle(handle.load(Ordering::Relaxed));
+                    let mapped = driver.map(range, page, physical);
+                    if mapped.is_ok() {
+                        driver.unmap(range, page).unwrap();
+                    }
+                    look(mapped);
+                }
+            });
+            for _ in 0..ROUNDS / 4 {
+                let new_stream = driver.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+                let new_event = driver.create_event(EventTiming::Disabled).unwrap();
+                let new_pool = driver.create_pool(PoolProperties::default()).unwrap();
+                let new_handle = driver.create(page, PhysicalProperties::default()).unwrap();
+                stream.store(new_stream.0, Ordering::Relaxed);
+                event.store(new_event.0, Ordering::Relaxed);
+                pool.store(new_pool.0, Ordering::Relaxed);
+                handle.store(new_handle.0, Ordering::Relaxed);
+                std::thread::yield_now();
+                driver.destroy_event(new_event).unwrap();
+                driver.destroy_stream(new_stream).unwrap();
+                driver.destroy_pool(new_pool).unwrap();
+                driver.release(new_handle).unwrap();
+            }
+        });
+        driver.unreserve(range, page).unwrap();
+        driver.synchronize_device().unwrap();
+        assert_eq!(driver.held(), Default::default());
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use millpond::driver::{DevicePtr, Driver, Event, EventTiming, Stream, StreamFlags};
+use millpond::driver::{
+    DevicePtr, Driver, DriverResult, Event, EventTiming, Kernel, Stream, StreamFlags,
+};
 use millpond_cuda::CudaGpu;
 use millpond_sim::{Profile, SimGpu, SimOptions};
 
@@ -16,7 +18,14 @@ pub(crate) struct Place {
     streams: Vec<Stream>,
     events: Vec<Event>,
     capacity_bytes: u64,
+    /// What kernels have taken since it was last asked: what is known of it, and what is still to be read from events.
+    kernels: Duration,
+    timed_kernels: Vec<[Event; 2]>,
+    untimed_kernels: u32,
 }
+
+/// As many kernels of a real device are timed until they are waited for; others count as taking as long as these.
+const MOST_TIMED: usize = 4096;
 
 enum Gpu {
     Simulated {
@@ -60,7 +69,15 @@ impl Place {
                 (Gpu::Real { gpu, begun: Instant::now(), ballast }, free_bytes - too_much)
             }
         };
-        Ok(Place { gpu, streams: Vec::new(), events: Vec::new(), capacity_bytes })
+        Ok(Place {
+            gpu,
+            streams: Vec::new(),
+            events: Vec::new(),
+            capacity_bytes,
+            kernels: Duration::ZERO,
+            timed_kernels: Vec::new(),
+            untimed_kernels: 0,
+        })
     }
 
     pub(crate) fn driver(&self) -> Arc<dyn Driver> {
@@ -87,18 +104,47 @@ impl Place {
         self.capacity_bytes
     }
 
-    /// How long a kernel takes that goes through so many bytes, by the memory's speed.
-    pub(crate) fn kernel_time(&self, bytes: u64) -> Duration {
-        let ns = match &self.gpu {
-            Gpu::Simulated { profile, .. } => {
-                (bytes as f64 / profile.bandwidth * 1e9).max(profile.kernel_minimum_ns)
+    /// Queues a kernel that goes through so many bytes.
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &Kernel,
+        bytes: u64,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        match &self.gpu {
+            Gpu::Simulated { gpu, profile } => {
+                gpu.launch(kernel, stream)?;
+                let ns = (bytes as f64 / profile.bandwidth * 1e9).max(profile.kernel_minimum_ns);
+                self.kernels += Duration::from_nanos(ns as u64);
             }
-            Gpu::Real { gpu, .. } => match gpu.description().memory_bytes_per_second {
-                0.0 => 0.0,
-                bandwidth => bytes as f64 / bandwidth * 1e9,
-            },
-        };
-        Duration::from_nanos(ns as u64)
+            Gpu::Real { gpu, .. } if self.timed_kernels.len() < MOST_TIMED => {
+                let around = [(); 2].map(|()| gpu.create_event(EventTiming::Enabled));
+                let [start, end] = [around[0].clone()?, around[1].clone()?];
+                gpu.record_event(start, stream)?;
+                gpu.launch(kernel, stream)?;
+                gpu.record_event(end, stream)?;
+                self.timed_kernels.push([start, end]);
+            }
+            Gpu::Real { gpu, .. } => {
+                gpu.launch(kernel, stream)?;
+                self.untimed_kernels += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the kernels since the last time have taken, one after the other. Everything has been waited for.
+    pub(crate) fn take_kernel_time(&mut self) -> DriverResult<Duration> {
+        let driver = self.driver();
+        let timed = self.timed_kernels.len() as u32;
+        for [start, end] in self.timed_kernels.drain(..) {
+            self.kernels += driver.elapsed(start, end)?;
+            driver.destroy_event(start)?;
+            driver.destroy_event(end)?;
+        }
+        let untimed = std::mem::take(&mut self.untimed_kernels);
+        let known = std::mem::take(&mut self.kernels);
+        Ok(known + known.checked_div(timed).unwrap_or_default() * untimed)
     }
 
     pub(crate) fn create_streams(&mut self, count: usize) -> Result<Vec<Stream>> {
@@ -109,7 +155,7 @@ impl Place {
         Ok(self.streams.clone())
     }
 
-    pub(crate) fn create_event(&mut self) -> Result<Event, millpond::driver::DriverError> {
+    pub(crate) fn create_event(&mut self) -> DriverResult<Event> {
         let event = self.driver().create_event(EventTiming::Disabled)?;
         self.events.push(event);
         Ok(event)
@@ -123,7 +169,7 @@ impl Drop for Place {
         for stream in self.streams.drain(..) {
             let _ = driver.destroy_stream(stream);
         }
-        for event in self.events.drain(..) {
+        for event in self.events.drain(..).chain(self.timed_kernels.drain(..).flatten()) {
             let _ = driver.destroy_event(event);
         }
         if let Gpu::Real { gpu, ballast, .. } = &self.gpu {

@@ -75,12 +75,10 @@ impl Report {
         self.print_advice()
     }
 
-    /// For programs. What a real device took is not called modelled there.
-    pub(crate) fn json(&self) -> Result<serde_json::Value> {
+    /// The JSON of what was played on a real device: what that took is not called modelled.
+    pub(crate) fn measured_json(&self) -> Result<serde_json::Value> {
         let mut json = serde_json::to_value(self)?;
-        if self.times == Times::Measured {
-            rename_modelled(&mut json["results"]);
-        }
+        rename_modelled(&mut json["results"]);
         Ok(json)
     }
 

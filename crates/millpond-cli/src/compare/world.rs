@@ -65,7 +65,7 @@ pub(crate) struct Played {
     pub(crate) modelled: Duration,
     /// The same of the first pass, in which the allocator grew.
     pub(crate) cold_modelled: Duration,
-    /// What the kernels take, one after the other, by the memory's speed.
+    /// What the kernels take, one after the other. Modelled, or on a real device measured.
     pub(crate) kernels: Duration,
     pub(crate) driver_calls: u64,
     pub(crate) peak_live_bytes: u64,
@@ -91,11 +91,12 @@ pub(crate) struct World {
     calls_before: u64,
     calls_seen: u64,
     live_bytes: u64,
+    /// What was taken before the allocator was there.
+    held_before: u64,
     reserved_bytes: u64,
     /// Bytes, summed over operations.
     live_sum: f64,
     reserved_sum: f64,
-    kernels: Duration,
     phase: Option<(&'static str, Cost)>,
     played: Played,
 }
@@ -104,8 +105,9 @@ impl World {
     pub(crate) fn new(mut place: Place, stack: &Stack, streams: usize) -> Result<World> {
         let streams = place.create_streams(streams)?;
         let driver = Timed::new(place.driver());
+        let held_before = driver.held().device_bytes() as u64;
         let resource = stack.build(Arc::new(driver.clone()))?.resource;
-        let reserved_bytes = driver.held().device_bytes() as u64;
+        let reserved_bytes = driver.held().device_bytes() as u64 - held_before;
         let calls_before = driver.calls();
         Ok(World {
             resource,
@@ -116,10 +118,10 @@ impl World {
             calls_before,
             calls_seen: calls_before,
             live_bytes: 0,
+            held_before,
             reserved_bytes,
             live_sum: 0.0,
             reserved_sum: 0.0,
-            kernels: Duration::ZERO,
             phase: None,
             played: Played {
                 cost: Cost::default(),
@@ -176,10 +178,8 @@ impl World {
     pub(crate) fn kernel(&mut self, blocks: &[&Block], stream: usize) -> Result<(), Stopped> {
         let touches = blocks.iter().map(|block| Touch::write(block.ptr, block.bytes as usize));
         let kernel = Kernel::Work { touches: touches.collect(), duration: Duration::ZERO };
-        self.device().launch(&kernel, self.streams[stream])?;
-        let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
-        self.kernels += self.place.kernel_time(bytes);
-        Ok(())
+        let bytes = blocks.iter().map(|block| block.bytes).sum();
+        Ok(self.place.launch(&kernel, bytes, self.streams[stream])?)
     }
 
     /// What is queued on `to` from now on comes after what is queued on `from` by now.
@@ -218,7 +218,7 @@ impl World {
         self.cold_modelled.get_or_insert(took);
         self.begun = self.place.now();
         self.calls_before = self.driver.calls();
-        self.kernels = Duration::ZERO;
+        self.place.take_kernel_time()?;
         (self.live_sum, self.reserved_sum) = (0.0, 0.0);
         self.played.cost = Cost::default();
         self.played.phases.clear();
@@ -234,7 +234,7 @@ impl World {
         Ok(Played {
             modelled,
             cold_modelled: self.cold_modelled.unwrap_or(modelled),
-            kernels: self.kernels,
+            kernels: self.place.take_kernel_time()?,
             driver_calls: self.driver.calls() - self.calls_before,
             mean_live_bytes: self.live_sum / operations,
             mean_reserved_bytes: self.reserved_sum / operations,
@@ -269,7 +269,7 @@ impl World {
                 true => self.driver.spent() - in_driver,
                 false => self.place.now() - modelled,
             };
-            self.reserved_bytes = self.driver.held().device_bytes() as u64;
+            self.reserved_bytes = self.driver.held().device_bytes() as u64 - self.held_before;
             let peak = &mut self.played.peak_reserved_bytes;
             *peak = (*peak).max(self.reserved_bytes);
         }
