@@ -13,7 +13,10 @@ mod pools;
 mod virtual_memory;
 
 pub use bad_input::bad_input;
-pub use captures::{capture_and_launch, capture_forbids_and_allows, captures_keep_to_themselves};
+pub use captures::{
+    capture_and_launch, capture_forbids_and_allows, captured_copies_keep_their_bytes,
+    captures_keep_to_themselves,
+};
 pub use copies::{copies_and_memsets, pinned_copies};
 pub use kernels::kernels_compute;
 pub use managed::{advice, managed_memory};
@@ -25,32 +28,51 @@ pub use plain::{exhaustion, plain_memory};
 pub use pools::{pool_attributes, stream_ordered_memory};
 pub use virtual_memory::{aliases_share_bytes, mapping_rules};
 
-/// The tests of one driver: `driver_suite!(name, || Driver)`.
+/// Every check, for a macro that does something with the list.
+#[macro_export]
+macro_rules! driver_checks {
+    ($then:ident $($with:tt)*) => {
+        $crate::$then! {
+            $($with)*
+            plain_memory exhaustion managed_memory advice pool_attributes stream_ordered_memory
+            mapping_rules aliases_share_bytes copies_and_memsets pinned_copies kernels_compute
+            events_order_streams events_tell_time legacy_stream_orders_blocking_streams
+            per_thread_streams_differ stream_handles_are_recycled_and_ids_are_not
+            capture_and_launch captured_copies_keep_their_bytes capture_forbids_and_allows
+            captures_keep_to_themselves bad_input
+        }
+    };
+}
+
+/// The tests of one driver: `driver_suite!(name, run)`, where `run` gets each check and its name.
 #[macro_export]
 macro_rules! driver_suite {
-    ($name:ident, $make:expr) => {
+    ($name:ident, $run:expr) => {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
 
-            $crate::driver_suite!(@checks $make;
-                plain_memory exhaustion managed_memory advice pool_attributes stream_ordered_memory
-                mapping_rules aliases_share_bytes copies_and_memsets pinned_copies kernels_compute
-                events_order_streams events_tell_time legacy_stream_orders_blocking_streams
-                per_thread_streams_differ stream_handles_are_recycled_and_ids_are_not
-                capture_and_launch capture_forbids_and_allows captures_keep_to_themselves bad_input
-            );
+            $crate::driver_checks!(driver_suite @tests $run;);
         }
     };
-    (@checks $make:expr; $($check:ident)*) => {
+    (@tests $run:expr; $($check:ident)*) => {
         $(
             #[test]
             fn $check() {
-                $crate::driver_suite::$check(&$make());
+                $run(stringify!($check), $crate::driver_suite::$check);
             }
         )*
     };
+    (@table $($check:ident)*) => {
+        &[$((stringify!($check), $check),)*]
+    };
 }
+
+/// What a driver is asked to show.
+pub type Check = fn(&dyn Driver);
+
+/// Every check, by name.
+pub const CHECKS: &[(&str, Check)] = driver_checks!(driver_suite @table);
 
 use millpond::driver::{DevicePtr, Driver, DriverErrorKind, DriverResult, Kernel, Stream};
 

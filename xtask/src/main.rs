@@ -28,6 +28,9 @@ enum Command {
         /// Also run PyTorch over the stand-ins; installs it first, which takes 7 GB in cargo's target
         #[arg(long)]
         torch: bool,
+        /// Also run the conformance suites on the real device 0, or the one that MILLPOND_TEST_GPU names
+        #[arg(long)]
+        gpu: bool,
     },
     /// Install what the tests want beyond Rust, a C compiler and Python
     Setup,
@@ -56,7 +59,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Test { torch } => test::everything(torch),
+        Command::Test { torch, gpu } => test::everything(torch, gpu),
         Command::Torch => simcuda::build().and_then(|directory| torch::check(&directory)),
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),

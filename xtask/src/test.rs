@@ -10,13 +10,25 @@ use crate::{instructions, races, setup, simcuda, soak, torch};
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
 
+const ON_REAL_DEVICE: &[&str] = &[
+    "test",
+    "-p",
+    "millpond-tests",
+    "--test",
+    "cuda",
+    "--locked",
+    "--",
+    "--ignored",
+    "the_real_device",
+];
+
 type Check = fn() -> Result<()>;
 
 const WITH_VALGRIND: [(&str, Check); 2] =
     [("races", races::check), ("instructions per allocate and free", instructions::check)];
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
-pub(crate) fn everything(with_torch: bool) -> Result<()> {
+pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
     let start = Instant::now();
     setup::install_missing()?;
     let stages: &[(&str, &[&str])] = &[
@@ -50,9 +62,15 @@ pub(crate) fn everything(with_torch: bool) -> Result<()> {
     if with_torch {
         timed("PyTorch over the stand-ins", || torch::check(&simcuda))?;
     } else {
-        println!("\nskipped: PyTorch over the stand-ins (--torch runs it)");
+        println!(
+            "\nskipped: PyTorch over the stand-ins, for which there is cargo xtask test --torch"
+        );
     }
-    println!("\nskipped: tests on a real GPU (the driver for one is not part of this version)");
+    if gpu {
+        timed("the real device", || run(&mut cargo(ON_REAL_DEVICE)))?;
+    } else {
+        println!("skipped: tests on a real GPU, for which there is cargo xtask test --gpu");
+    }
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

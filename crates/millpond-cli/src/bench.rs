@@ -23,17 +23,17 @@ use self::contest::{Effort, Entrant};
 use self::report::Report;
 use self::workload::Workload;
 use crate::cli::BenchOptions;
-use crate::device;
+use crate::device::{self, Site};
 
 /// Measures, or only runs the pairs that an instruction counter wants to see.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workloads = workloads(&options.workload)?;
     let allocators = chosen::allocators(&options.allocator)?;
     let device = options.device.clone().unwrap_or_else(device::default_name);
-    let profile = device::profile(&device)?;
+    let site = Site::named(&device)?;
     let mut entrants = allocators
         .iter()
-        .map(|allocator| Ok(Entrant { name: allocator.name(), runner: allocator.make(&profile)? }))
+        .map(|allocator| Ok(Entrant { name: allocator.name(), runner: allocator.make(&site)? }))
         .collect::<Result<Vec<_>>>()?;
     if let Some(pairs) = options.count_pairs {
         run_once(&workloads, &mut entrants, pairs);
@@ -42,7 +42,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let (outcomes, clock_ns) = contest::hold(&workloads, &mut entrants, effort);
     let names = entrants.iter().map(|entrant| entrant.name.as_str()).collect();
-    let report = Report { device: &device, effort, clock_ns, names, outcomes };
+    let report =
+        Report { device: &device, is_real: site.is_real(), effort, clock_ns, names, outcomes };
     if options.json.write(&report.json())? {
         return Ok(());
     }

@@ -1,8 +1,9 @@
-//! `millpond compare`: the experiments of the seed documents, with every allocator, on a machine without a GPU.
+//! `millpond compare`: the experiments of the seed documents, with every allocator, on a simulated device or a real one.
 
 mod advice;
 mod contention;
 mod on_page;
+mod place;
 mod report;
 mod row;
 mod scenario;
@@ -16,12 +17,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use millpond::Stack;
-use millpond_sim::Profile;
 
-use self::report::Report;
+use self::report::{Report, Times};
 use self::row::{MutexRow, Row};
 use self::scenario::{Locking, SCENARIOS, Scenario};
 use crate::cli::CompareOptions;
+use crate::device::Site;
 use crate::output::progress_bar;
 use crate::{device, interrupt, stacks};
 
@@ -30,15 +31,16 @@ pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     let scenarios = chosen(&options.scenario)?;
     let stacks = stacks::chosen(&options.allocator)?;
     let device = options.device.clone().unwrap_or_else(device::default_name);
-    let profile = device::profile(&device)?;
+    let site = Site::named(&device)?;
     interrupt::listen()?;
-    let contest = Contest { profile, seed: options.seed };
+    let contest = Contest { site, seed: options.seed };
     let progress = progress_bar(scenarios.len() * stacks.len());
     let results = contest.play_all(&scenarios, &stacks, &progress)?;
     progress.finish_and_clear();
     let standings = standing::standings(&results);
     let report = Report {
         device,
+        times: if contest.site.is_real() { Times::Measured } else { Times::Modelled },
         seed: options.seed,
         interrupted: interrupt::is_requested(),
         advice: advice::advice(&results, &standings),
@@ -49,7 +51,11 @@ pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     if let Some(path) = &options.html {
         on_page::page(&report, &scenarios).write(path)?;
     }
-    if !options.json.write(&report)? {
+    let is_written = match report.times {
+        Times::Modelled => options.json.write(&report)?,
+        Times::Measured => options.json.write(&report.measured_json()?)?,
+    };
+    if !is_written {
         report.print(&scenarios)?;
     }
     Ok(())
@@ -64,7 +70,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>> {
 
 /// Where and with which numbers it is played.
 struct Contest {
-    profile: Profile,
+    site: Site,
     seed: u64,
 }
 
@@ -98,13 +104,13 @@ impl Contest {
         let mut row = self.row(scenario, stack, &played_by, Locking::None)?;
         if scenario.has_mutex() {
             let locked = self.row(scenario, stack, &played_by, Locking::Mutex)?;
-            let profile = scenario.profile(&self.profile)?;
+            let place = || scenario.place(&self.site, self.seed);
             row.mutex = Some(MutexRow {
                 host_ns: locked.host_ns,
                 modelled_ns: locked.modelled_ns,
-                threads_host_ns: contention::pair_ns(&profile, &played_by, Locking::None)?,
+                threads_host_ns: contention::pair_ns(place()?, &played_by, Locking::None)?,
                 threads_host_ns_with_mutex: contention::pair_ns(
-                    &profile,
+                    place()?,
                     &played_by,
                     Locking::Mutex,
                 )?,
@@ -123,7 +129,7 @@ impl Contest {
         let begin = Instant::now();
         let mut best: Option<Row> = None;
         for _ in 0..MOST_TIMES {
-            let played = scenario.play(&self.profile, self.seed, played_by, locking)?;
+            let played = scenario.play(&self.site, self.seed, played_by, locking)?;
             let row = Row::new(scenario.name, stack.to_string(), &played);
             if best.as_ref().is_none_or(|best| row.host_ns < best.host_ns) {
                 best = Some(row);

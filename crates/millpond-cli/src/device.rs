@@ -1,8 +1,12 @@
 //! From the name of a device to the device.
 
-use anyhow::{Result, bail};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
-use millpond_sim::Profile;
+use millpond::driver::Driver;
+use millpond_cuda::CudaGpu;
+use millpond_sim::{Profile, SimGpu};
 
 /// The variable that names the device to use when no option does.
 pub(crate) const DEVICE_VARIABLE: &str = "MILLPOND_DEVICE";
@@ -15,14 +19,49 @@ pub(crate) fn default_name() -> String {
         .unwrap_or_else(|| DEFAULT_DEVICE.to_owned())
 }
 
-/// The profile of a simulated device.
-pub(crate) fn profile(name: &str) -> Result<Profile> {
+/// Where something runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Site {
+    /// On simulated devices, one for each who asks.
+    Simulated(Box<Profile>),
+    /// On a real one, which there is once.
+    Real(Arc<CudaGpu>),
+}
+
+impl Site {
+    /// The device of a name.
+    pub(crate) fn named(name: &str) -> Result<Site> {
+        match name.parse()? {
+            DeviceName::Simulated(profile) => {
+                Ok(Site::Simulated(Box::new(Profile::named(&profile)?)))
+            }
+            DeviceName::Cuda(number) => {
+                let gpu = CudaGpu::open(number).with_context(|| name.to_owned())?;
+                Ok(Site::Real(Arc::new(gpu)))
+            }
+        }
+    }
+
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self, Site::Real(_))
+    }
+
+    /// A driver for one allocator: of a device that it has for itself, or of the real one.
+    pub(crate) fn driver(&self) -> Arc<dyn Driver> {
+        match self {
+            Site::Simulated(profile) => Arc::new(SimGpu::new(Profile::clone(profile))),
+            Site::Real(gpu) => gpu.clone(),
+        }
+    }
+}
+
+/// The profile of a simulated device, for a command that models times by it.
+pub(crate) fn profile(name: &str, command: &str) -> Result<Profile> {
     match name.parse()? {
         DeviceName::Simulated(profile) => Ok(Profile::named(&profile)?),
-        DeviceName::Cuda(number) => {
-            bail!(
-                "cuda:{number}: this build has no real devices, use a simulated one such as {DEFAULT_DEVICE}"
-            )
-        }
+        DeviceName::Cuda(_) => bail!(
+            "{name}: {command} counts what a device that runs behind would do, which only a simulated one can be told to: use one such as \
+             {DEFAULT_DEVICE}, with --capacity for the memory of yours"
+        ),
     }
 }

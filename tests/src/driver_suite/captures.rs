@@ -48,6 +48,39 @@ pub fn capture_and_launch(driver: &dyn Driver) {
     }
 }
 
+/// A captured copy brings the bytes that were given to it, however often it is launched and whatever became of them since.
+///
+/// # Panics
+/// If the driver does it wrong.
+pub fn captured_copies_keep_their_bytes(driver: &dyn Driver) {
+    let stream = driver.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let ptr = driver.alloc(4000).unwrap();
+    let mut bytes = vec![7; 4000];
+    driver.begin_capture(stream, CaptureMode::Global).unwrap();
+    driver.copy_to_device(ptr, &bytes, stream).unwrap();
+    bytes.fill(1);
+    drop(bytes);
+    let graph = driver.end_capture(stream).unwrap();
+    let sevens = u32::from_ne_bytes([7; 4]);
+    for _ in 0..2 {
+        driver.memset(ptr, 0, 4000, stream).unwrap();
+        driver.launch_graph(graph, stream).unwrap();
+        assert_eq!(words(driver, ptr, 1000, stream), [sevens; 1000]);
+    }
+    driver.memset(ptr, 0, 4000, stream).unwrap();
+    driver.launch_graph(graph, stream).unwrap();
+    driver.destroy_graph(graph).unwrap();
+    assert_eq!(words(driver, ptr, 1000, stream), [sevens; 1000], "what is queued still runs");
+
+    // What would be read into memory that is borrowed cannot be captured, and spoils the capture.
+    driver.begin_capture(stream, CaptureMode::Relaxed).unwrap();
+    let read = driver.copy_to_host(&mut [0; 4], ptr, stream);
+    expect_error(read, DriverErrorKind::CaptureUnsupported);
+    expect_error(driver.end_capture(stream), DriverErrorKind::CaptureInvalidated);
+    driver.free(ptr).unwrap();
+    driver.destroy_stream(stream).unwrap();
+}
+
 /// While a stream is captured, unsafe calls are refused and spoil the capture, unless this thread relaxed.
 ///
 /// # Panics

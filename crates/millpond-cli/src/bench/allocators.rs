@@ -7,7 +7,6 @@ use millpond::Resource;
 use millpond::driver::Driver;
 use millpond::pool::{Pool, PoolConfig};
 use millpond::resource::Direct;
-use millpond_sim::{Profile, SimGpu};
 
 use super::host_malloc_ffi::{Jemalloc, Mimalloc, SystemMalloc};
 use super::offset::OffsetAllocator;
@@ -15,6 +14,7 @@ use super::on_streams::OnStreams;
 use super::runner::{Alone, Runner, Shared};
 use super::subject::Nothing;
 use super::tlsf_raw_memory::Rlsf;
+use crate::device::Site;
 
 /// What ratios are to.
 pub(crate) const YARDSTICK: &str = "mimalloc";
@@ -22,7 +22,7 @@ pub(crate) const YARDSTICK: &str = "mimalloc";
 /// Something to measure: its name, and how to get one.
 pub(crate) struct Allocator {
     pub(crate) name: &'static str,
-    pub(crate) make: fn(&Profile) -> Result<Box<dyn Runner>>,
+    pub(crate) make: fn(&Site) -> Result<Box<dyn Runner>>,
 }
 
 /// All of them, in the order in which they are shown.
@@ -30,10 +30,10 @@ pub(crate) struct Allocator {
 /// Every stack of Millpond's resources can be measured by what builds it; here are those that are measured when nothing is chosen, with
 /// the calls between harness and resource resolved when compiling.
 pub(crate) const ALLOCATORS: &[Allocator] = &[
-    Allocator { name: "pool", make: |profile| millpond("pool", profile, pool) },
+    Allocator { name: "pool", make: |site| millpond("pool", site, pool) },
     Allocator {
         name: "direct",
-        make: |profile| millpond("direct", profile, |driver| Ok(Direct::new(driver))),
+        make: |site| millpond("direct", site, |driver| Ok(Direct::new(driver))),
     },
     Allocator { name: YARDSTICK, make: |_| Ok(Box::new(Shared(Mimalloc))) },
     Allocator { name: "jemalloc", make: |_| Ok(Box::new(Shared(Jemalloc))) },
@@ -48,12 +48,11 @@ fn pool(driver: Arc<dyn Driver>) -> Result<Pool> {
     Ok(Pool::with_config(driver, PoolConfig::from_env()?)?)
 }
 
-/// A resource on a simulated GPU that it shares with nobody.
+/// A resource on a device, which if it is simulated it shares with nobody.
 pub(crate) fn millpond<R: Resource + 'static>(
     name: &str,
-    profile: &Profile,
+    site: &Site,
     make: impl FnOnce(Arc<dyn Driver>) -> Result<R>,
 ) -> Result<Box<dyn Runner>> {
-    let gpu = Arc::new(SimGpu::new(profile.clone()));
-    Ok(Box::new(Shared(OnStreams::new(name, gpu, make)?)))
+    Ok(Box::new(Shared(OnStreams::new(name, site.driver(), make)?)))
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use millpond::stack::RESOURCES;
 use millpond::{Resource, Stack, StackError};
-use millpond_sim::Profile;
 
 use super::allocators::{ALLOCATORS, Allocator, millpond};
 use super::runner::Runner;
 use super::unknown;
+use crate::device::Site;
 use crate::stacks::separate;
 
 /// Something to measure.
@@ -29,14 +29,14 @@ impl Chosen {
         }
     }
 
-    /// Makes one on a device that it shares with nobody.
-    pub(crate) fn make(&self, profile: &Profile) -> Result<Box<dyn Runner>> {
+    /// Makes one on a device, which if it is simulated it shares with nobody.
+    pub(crate) fn make(&self, site: &Site) -> Result<Box<dyn Runner>> {
         match self {
-            Chosen::Listed(allocator) => (allocator.make)(profile),
+            Chosen::Listed(allocator) => (allocator.make)(site),
             Chosen::Stack(stack) => {
                 let make =
                     |driver| -> Result<Arc<dyn Resource>> { Ok(stack.build(driver)?.resource) };
-                millpond(&self.name(), profile, make)
+                millpond(&self.name(), site, make)
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::output::{print, print_table, table};
 /// Everything measured in one run.
 pub(crate) struct Report<'a> {
     pub(crate) device: &'a str,
+    pub(crate) is_real: bool,
     pub(crate) effort: Effort,
     pub(crate) clock_ns: u32,
     /// The allocators, in the order of each outcome's figures.
@@ -76,12 +77,13 @@ impl Report<'_> {
             "NS: nanoseconds of the host per allocate and free, median of {} repetitions, which lay in SPREAD. RATIO: to {YARDSTICK}.\n\
              P99.9, MAX: of single calls, less {} ns for the clock; of {} passes the median, and the least disturbed. –: for one thread only, or without blocks so large.\n\
              Measured on this machine, which does other things too: times are noisy, MAX most of all, and ratios are what counts.\n\
-             {} are Millpond on {}: what its driver takes is the simulation's time. nothing allocates nothing: what the harness costs.\n",
+             {} are Millpond on {}: what its driver takes is {} time. nothing allocates nothing: what the harness costs.\n",
             self.effort.repetitions,
             self.clock_ns,
             self.effort.call_passes,
             self.ours(),
-            self.device
+            self.device,
+            if self.is_real { "CUDA's" } else { "the simulation's" }
         ))
     }
 

@@ -1,28 +1,25 @@
 //! What threads that allocate at the same time cost each other. Measured, so it differs from run to run.
 
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use millpond::Stack;
-use millpond::driver::{Driver, Stream, StreamFlags};
+use millpond::driver::Stream;
 use millpond::resource::Resource;
-use millpond_sim::{Profile, SimGpu};
 
+use super::place::Place;
 use super::scenario::Locking;
 use super::scenarios::predictable::COLUMN_BYTES;
 
 const THREADS: usize = 8;
 const PAIRS: usize = 500;
 
-/// Nanoseconds of the host per allocation and free of 1 M rows, by eight threads at once with a stream each, the simulated driver's included.
-pub(crate) fn pair_ns(profile: &Profile, stack: &Stack, locking: Locking) -> Result<f64> {
-    let gpu: Arc<dyn Driver> = Arc::new(SimGpu::new(profile.clone()));
-    let resource = stack.build(Arc::clone(&gpu))?.resource;
-    let streams = (0..THREADS)
-        .map(|_| gpu.create_stream(StreamFlags::NON_BLOCKING))
-        .collect::<Result<Vec<_>, _>>()?;
+/// Nanoseconds of the host per allocation and free of 1 M rows, by eight threads at once with a stream each, the driver's included.
+pub(crate) fn pair_ns(mut place: Place, stack: &Stack, locking: Locking) -> Result<f64> {
+    let streams = place.create_streams(THREADS)?;
+    let resource = stack.build(place.driver())?.resource;
     let (mutex, start) = (Mutex::new(()), Barrier::new(THREADS));
     let work = |stream: Stream| -> Result<(Instant, Instant)> {
         start.wait();

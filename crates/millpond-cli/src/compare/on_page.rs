@@ -1,6 +1,6 @@
 //! What the scenarios showed, as a page.
 
-use super::report::Report;
+use super::report::{Report, Times};
 use super::row::Row;
 use super::scenario::Scenario;
 use crate::page::{
@@ -113,6 +113,30 @@ const FIGURES: [Figure; 10] = [
     },
 ];
 
+impl Figure {
+    /// What is modelled on a simulated device is measured on a real one.
+    fn origin(&self, times: Times) -> Origin {
+        match (self.origin, times) {
+            (Origin::Modelled, Times::Measured) => Origin::Measured,
+            (origin, _) => origin,
+        }
+    }
+
+    fn name(&self, times: Times) -> String {
+        match (self.name, times) {
+            ("Model", Times::Measured) => "Device".to_owned(),
+            (name, _) => name.to_owned(),
+        }
+    }
+
+    fn help(&self, times: Times) -> String {
+        match (self.name, times) {
+            ("Time", Times::Measured) => "Measured, on the host and on the device.".to_owned(),
+            _ => self.help.to_owned(),
+        }
+    }
+}
+
 /// The page of a report on these scenarios.
 pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
     let rows_of = |scenario: &Scenario| -> Vec<&Row> {
@@ -134,14 +158,14 @@ pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
             title: "Who wins where".to_owned(),
             subtitle: "The best of each row is marked; the others say by how much they are behind."
                 .to_owned(),
-            parts: vec![Part::Matrix(matrix(&played))],
+            parts: vec![Part::Matrix(matrix(&played, report.times))],
             ..Section::default()
         },
     ];
     sections.extend(played.iter().map(|(scenario, rows)| Section {
         title: scenario.name.to_owned(),
         subtitle: scenario.what.to_owned(),
-        parts: vec![Part::Table(figures(rows))],
+        parts: vec![Part::Table(figures(rows, report.times))],
         ..Section::default()
     }));
     if !report.seeds.is_empty() {
@@ -165,7 +189,7 @@ pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
     }
 }
 
-fn matrix(played: &[(&Scenario, Vec<&Row>)]) -> Matrix {
+fn matrix(played: &[(&Scenario, Vec<&Row>)], times: Times) -> Matrix {
     let columns: Vec<String> = played
         .first()
         .map_or_else(Vec::new, |(_, rows)| rows.iter().map(|row| row.allocator.clone()).collect());
@@ -180,10 +204,10 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)]) -> Matrix {
         }
     };
     let measures = FIGURES.iter().filter(|figure| figure.is_compared).map(|figure| Measure {
-        name: figure.name.to_owned(),
-        help: figure.help.to_owned(),
+        name: figure.name(times),
+        help: figure.help(times),
         unit: figure.unit,
-        origin: figure.origin,
+        origin: figure.origin(times),
         better: figure.better,
         cells: played
             .iter()
@@ -199,12 +223,12 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)]) -> Matrix {
     }
 }
 
-fn figures(rows: &[&Row]) -> Table {
+fn figures(rows: &[&Row], times: Times) -> Table {
     let columns = FIGURES.iter().map(|figure| Column {
-        name: figure.name.to_owned(),
-        help: figure.help.to_owned(),
+        name: figure.name(times),
+        help: figure.help(times),
         unit: figure.unit,
-        origin: figure.origin,
+        origin: figure.origin(times),
         better: figure.better,
     });
     let row = |row: &&Row| PageRow {

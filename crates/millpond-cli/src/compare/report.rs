@@ -12,10 +12,21 @@ use super::seeds::Beside;
 use super::standing::Standing;
 use crate::output::{mib, print, print_table, table};
 
+/// Where the times of the device are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Times {
+    /// From the profile of a simulated device.
+    Modelled,
+    /// From a real one.
+    Measured,
+}
+
 /// Everything that was found. Also the JSON.
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) device: String,
+    pub(crate) times: Times,
     pub(crate) seed: u64,
     /// Whether Ctrl-C came before the end.
     pub(crate) interrupted: bool,
@@ -25,13 +36,36 @@ pub(crate) struct Report {
     pub(crate) seeds: Vec<Beside>,
 }
 
+impl Times {
+    fn heading(self) -> &'static str {
+        match self {
+            Times::Modelled => "MODEL",
+            Times::Measured => "DEVICE",
+        }
+    }
+}
+
+/// `modelled_ns` becomes `measured_ns`, wherever it is.
+fn rename_modelled(json: &mut serde_json::Value) {
+    match json {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(rename_modelled),
+        serde_json::Value::Object(fields) => {
+            for (key, mut value) in std::mem::take(fields) {
+                rename_modelled(&mut value);
+                fields.insert(key.replace("modelled_ns", "measured_ns"), value);
+            }
+        }
+        _ => {}
+    }
+}
+
 impl Report {
     pub(crate) fn print(&self, scenarios: &[&Scenario]) -> Result<()> {
         for scenario in scenarios {
             let rows: Vec<&Row> =
                 self.results.iter().filter(|row| row.scenario == scenario.name).collect();
             if !rows.is_empty() {
-                print_scenario(scenario, &rows)?;
+                print_scenario(scenario, &rows, self.times)?;
             }
         }
         self.print_legend()?;
@@ -41,10 +75,21 @@ impl Report {
         self.print_advice()
     }
 
+    /// The JSON of what was played on a real device: what that took is not called modelled.
+    pub(crate) fn measured_json(&self) -> Result<serde_json::Value> {
+        let mut json = serde_json::to_value(self)?;
+        rename_modelled(&mut json["results"]);
+        Ok(json)
+    }
+
     fn print_legend(&self) -> Result<()> {
+        let (heading, whose) = match self.times {
+            Times::Modelled => ("MODEL", "on the simulated device, modelled,"),
+            Times::Measured => ("DEVICE", "with the real device, measured,"),
+        };
         print(&format!(
-            "On {}, seed {}. TIME: HOST and MODEL together. HOST: ms of the host in allocations and frees without the driver, measured here; it differs from run to run.\n\
-             MODEL: ms of all the rest (driver calls, kernels, waiting) on the simulated device, modelled, once the allocator has grown; COLD: while it grows. ALLOC: the part of TIME that is allocating and freeing, driver and all.\n\
+            "On {}, seed {}. TIME: HOST and {heading} together. HOST: ms of the host in allocations and frees without the driver, measured here; it differs from run to run.\n\
+             {heading}: ms of all the rest (driver calls, kernels, waiting) {whose} once the allocator has grown; COLD: while it grows. ALLOC: the part of TIME that is allocating and freeing, driver and all.\n\
              RESERVED: MiB taken from the driver at the most, RATIO to what was live at the most; MEAN: on average, to what was live on average. CALLS: of the driver.\n\n",
             self.device, self.seed
         ))
@@ -123,8 +168,9 @@ impl Report {
             ]);
         }
         print(&format!(
-            "The seeds' figures beside ours: bestfit (RMM's pool) / async / arena, each to the fastest of the three. Theirs were measured on a real device, ours are HOST + MODEL.\n\
+            "The seeds' figures beside ours: bestfit (RMM's pool) / async / arena, each to the fastest of the three. Theirs were measured on a real device, ours are HOST + {}.\n\
              They agree where the same one is first, or all three are within {:.0} % of each other\n",
+            self.times.heading(),
             EQUAL * 100.0
         ))?;
         print_table(&rows)?;
@@ -140,14 +186,14 @@ impl Report {
     }
 }
 
-fn print_scenario(scenario: &Scenario, rows: &[&Row]) -> Result<()> {
+fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()> {
     let live = rows.iter().map(|row| row.peak_live_bytes).max().unwrap_or(0);
     print(&format!("{}: {}; {} MiB live at the most\n", scenario.name, scenario.what, mib(live)))?;
     let mut cells = table([
         "ALLOCATOR",
         "TIME",
         "HOST",
-        "MODEL",
+        times.heading(),
         "COLD",
         "ALLOC",
         "NS/OP",

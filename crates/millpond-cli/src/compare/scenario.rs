@@ -4,10 +4,11 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use millpond::Stack;
 use millpond::nearest::suggestion;
-use millpond_sim::Profile;
 
+use super::place::Place;
 use super::scenarios::{dynamic, fragmentation, hard, predictable, tight};
 use super::world::{Played, Stopped, World};
+use crate::device::Site;
 
 /// A row of a table of the seeds' program: one 64-bit column.
 pub(crate) const ROW_BYTES: u64 = 8;
@@ -164,22 +165,19 @@ impl Scenario {
         self.name.starts_with("predictable")
     }
 
-    /// The device, with less memory where that is the point.
-    pub(crate) fn profile(&self, profile: &Profile) -> Result<Profile> {
-        match self.capacity_bytes.filter(|bytes| *bytes < profile.capacity_bytes as u64) {
-            Some(bytes) => Ok(profile.with_capacity(bytes)?),
-            None => Ok(profile.clone()),
-        }
+    /// A device to play on, with less memory where that is the point.
+    pub(crate) fn place(&self, site: &Site, seed: u64) -> Result<Place> {
+        Place::new(site, seed, self.capacity_bytes)
     }
 
     pub(crate) fn play(
         &self,
-        profile: &Profile,
+        site: &Site,
         seed: u64,
         stack: &Stack,
         locking: Locking,
     ) -> Result<Played> {
-        let mut world = World::new(&self.profile(profile)?, seed, stack, self.streams)?;
+        let mut world = World::new(self.place(site, seed)?, stack, self.streams)?;
         let pass = |world: &mut World| (self.play)(world, &mut Rng::with_seed(seed), locking).err();
         let mut stopped = pass(&mut world);
         if stopped.is_none() && self.passes == Passes::Two {

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use millpond::Stack;
-use millpond::driver::{
-    DevicePtr, Driver, DriverError, Event, EventTiming, Kernel, Stream, StreamFlags, Timed, Touch,
-};
+use millpond::driver::{DevicePtr, Driver, DriverError, Event, Kernel, Stream, Timed, Touch};
 use millpond::resource::{AllocError, FreeError, Resource};
-use millpond_sim::{Profile, SimGpu, SimOptions};
+
+use super::place::Place;
 
 /// A block that a scenario holds.
 #[must_use = "is lost if it is not freed"]
@@ -36,7 +35,7 @@ pub(crate) struct Cost {
     pub(crate) operations: u64,
     /// The host's time without the driver's. Measured.
     pub(crate) host: Duration,
-    /// The host's time in calls of the driver, and waiting in them. Modelled.
+    /// The host's time in calls of the driver, and waiting in them. Modelled, or on a real device measured.
     pub(crate) driver: Duration,
 }
 
@@ -61,11 +60,12 @@ pub(crate) struct Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct Played {
     pub(crate) cost: Cost,
-    /// From the beginning of the last pass until everything had run on the device: driver calls, kernels and waiting. Modelled.
+    /// From the beginning of the last pass until everything had run on the device: driver calls, kernels and waiting. Modelled, or on a
+    /// real device measured.
     pub(crate) modelled: Duration,
     /// The same of the first pass, in which the allocator grew.
     pub(crate) cold_modelled: Duration,
-    /// What the kernels take, one after the other. Modelled.
+    /// What the kernels take, one after the other. Modelled, or on a real device measured.
     pub(crate) kernels: Duration,
     pub(crate) driver_calls: u64,
     pub(crate) peak_live_bytes: u64,
@@ -79,10 +79,10 @@ pub(crate) struct Played {
 
 /// A device of its own and an allocator on it.
 pub(crate) struct World {
-    gpu: Arc<SimGpu>,
-    profile: Profile,
-    driver: Timed,
+    /// Before the place, which goes last.
     resource: Arc<dyn Resource>,
+    driver: Timed,
+    place: Place,
     streams: Vec<Stream>,
     handed_over: Option<Event>,
     /// When this pass began.
@@ -91,45 +91,37 @@ pub(crate) struct World {
     calls_before: u64,
     calls_seen: u64,
     live_bytes: u64,
+    /// What was taken before the allocator was there.
+    held_before: u64,
     reserved_bytes: u64,
     /// Bytes, summed over operations.
     live_sum: f64,
     reserved_sum: f64,
-    kernels: Duration,
     phase: Option<(&'static str, Cost)>,
     played: Played,
 }
 
 impl World {
-    pub(crate) fn new(
-        profile: &Profile,
-        seed: u64,
-        stack: &Stack,
-        streams: usize,
-    ) -> Result<World> {
-        let options = SimOptions { seed, ..SimOptions::default() };
-        let gpu = Arc::new(SimGpu::with_options(profile.clone(), options));
-        let streams = (0..streams)
-            .map(|_| gpu.create_stream(StreamFlags::NON_BLOCKING))
-            .collect::<Result<_, _>>()?;
-        let driver = Timed::new(gpu.clone());
+    pub(crate) fn new(mut place: Place, stack: &Stack, streams: usize) -> Result<World> {
+        let streams = place.create_streams(streams)?;
+        let driver = Timed::new(place.driver());
+        let held_before = driver.held().device_bytes() as u64;
         let resource = stack.build(Arc::new(driver.clone()))?.resource;
-        let reserved_bytes = driver.held().device_bytes() as u64;
+        let reserved_bytes = driver.held().device_bytes() as u64 - held_before;
         let calls_before = driver.calls();
         Ok(World {
-            profile: profile.clone(),
             resource,
             streams,
             handed_over: None,
-            begun: gpu.now(),
+            begun: place.now(),
             cold_modelled: None,
             calls_before,
             calls_seen: calls_before,
             live_bytes: 0,
+            held_before,
             reserved_bytes,
             live_sum: 0.0,
             reserved_sum: 0.0,
-            kernels: Duration::ZERO,
             phase: None,
             played: Played {
                 cost: Cost::default(),
@@ -145,13 +137,13 @@ impl World {
                 stopped: None,
             },
             driver,
-            gpu,
+            place,
         })
     }
 
     /// The device's memory.
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.profile.capacity_bytes as u64
+        self.place.capacity_bytes()
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {
@@ -186,27 +178,24 @@ impl World {
     pub(crate) fn kernel(&mut self, blocks: &[&Block], stream: usize) -> Result<(), Stopped> {
         let touches = blocks.iter().map(|block| Touch::write(block.ptr, block.bytes as usize));
         let kernel = Kernel::Work { touches: touches.collect(), duration: Duration::ZERO };
-        self.gpu.launch(&kernel, self.streams[stream])?;
-        let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
-        let ns = (bytes as f64 / self.profile.bandwidth * 1e9).max(self.profile.kernel_minimum_ns);
-        self.kernels += Duration::from_nanos(ns as u64);
-        Ok(())
+        let bytes = blocks.iter().map(|block| block.bytes).sum();
+        Ok(self.place.launch(&kernel, bytes, self.streams[stream])?)
     }
 
     /// What is queued on `to` from now on comes after what is queued on `from` by now.
     pub(crate) fn hand_over(&mut self, from: usize, to: usize) -> Result<(), Stopped> {
         let event = match self.handed_over {
             Some(event) => event,
-            None => *self.handed_over.insert(self.gpu.create_event(EventTiming::Disabled)?),
+            None => *self.handed_over.insert(self.place.create_event()?),
         };
-        self.gpu.record_event(event, self.streams[from])?;
-        self.gpu.wait_event(self.streams[to], event)?;
+        self.device().record_event(event, self.streams[from])?;
+        self.device().wait_event(self.streams[to], event)?;
         Ok(())
     }
 
     /// The host waits for a stream.
     pub(crate) fn synchronize(&mut self, stream: usize) -> Result<(), Stopped> {
-        Ok(self.gpu.synchronize_stream(self.streams[stream])?)
+        Ok(self.device().synchronize_stream(self.streams[stream])?)
     }
 
     /// What comes now is looked at by itself.
@@ -224,11 +213,12 @@ impl World {
     /// Waits for everything. What is done from now on is done by an allocator that has grown; costs begin anew, and peaks stay.
     pub(crate) fn begin_pass(&mut self) -> Result<()> {
         self.end_phase();
-        self.gpu.synchronize_device()?;
-        self.cold_modelled.get_or_insert(self.gpu.now() - self.begun);
-        self.begun = self.gpu.now();
+        self.device().synchronize_device()?;
+        let took = self.device_time();
+        self.cold_modelled.get_or_insert(took);
+        self.begun = self.place.now();
         self.calls_before = self.driver.calls();
-        self.kernels = Duration::ZERO;
+        self.place.take_kernel_time()?;
         (self.live_sum, self.reserved_sum) = (0.0, 0.0);
         self.played.cost = Cost::default();
         self.played.phases.clear();
@@ -238,13 +228,13 @@ impl World {
     /// Waits for everything, and says what came of it.
     pub(crate) fn finish(mut self, stopped: Option<Stopped>) -> Result<Played> {
         self.end_phase();
-        self.gpu.synchronize_device()?;
+        self.device().synchronize_device()?;
         let operations = self.played.cost.operations.max(1) as f64;
-        let modelled = self.gpu.now() - self.begun;
+        let modelled = self.device_time();
         Ok(Played {
             modelled,
             cold_modelled: self.cold_modelled.unwrap_or(modelled),
-            kernels: self.kernels,
+            kernels: self.place.take_kernel_time()?,
             driver_calls: self.driver.calls() - self.calls_before,
             mean_live_bytes: self.live_sum / operations,
             mean_reserved_bytes: self.reserved_sum / operations,
@@ -253,10 +243,21 @@ impl World {
         })
     }
 
+    /// The driver itself: what is asked of it here is not the allocator's doing.
+    fn device(&self) -> &Arc<dyn Driver> {
+        self.driver.driver()
+    }
+
+    /// What this pass has taken so far, without the host's part of allocations and frees.
+    fn device_time(&self) -> Duration {
+        let took = self.place.now() - self.begun;
+        if self.place.is_real() { took.saturating_sub(self.played.cost.host) } else { took }
+    }
+
     /// Makes a call of the resource and books what it took.
     fn timed<T>(&mut self, call: impl FnOnce(&dyn Resource) -> T) -> T {
         let in_driver = self.driver.spent();
-        let modelled = self.gpu.now();
+        let modelled = self.place.now();
         let begin = Instant::now();
         let answer = call(&*self.resource);
         let took = begin.elapsed();
@@ -264,8 +265,11 @@ impl World {
         let calls = self.driver.calls();
         if calls != self.calls_seen {
             self.calls_seen = calls;
-            self.played.cost.driver += self.gpu.now() - modelled;
-            self.reserved_bytes = self.driver.held().device_bytes() as u64;
+            self.played.cost.driver += match self.place.is_real() {
+                true => self.driver.spent() - in_driver,
+                false => self.place.now() - modelled,
+            };
+            self.reserved_bytes = self.driver.held().device_bytes() as u64 - self.held_before;
             let peak = &mut self.played.peak_reserved_bytes;
             *peak = (*peak).max(self.reserved_bytes);
         }

@@ -180,7 +180,7 @@ impl Bench {
     /// The device that was asked for, or the usual one.
     pub(crate) fn new(options: &BenchDevice, addresses: Addresses) -> Result<Bench> {
         let device = options.device.clone().unwrap_or_else(device::default_name);
-        let mut profile = device::profile(&device)?;
+        let mut profile = device::profile(&device, "replaying")?;
         if let Some(capacity) = options.capacity {
             profile = profile.with_capacity(capacity.as_u64()).context("--capacity")?;
         }

@@ -88,7 +88,7 @@ fn a_wrong_device_is_answered_with_a_right_one() {
         ("sim:/no/such/file.toml", "cannot read profile file '/no/such/file.toml'"),
         ("gpu0", "use sim:PROFILE (such as sim:a100-80g) or cuda:N"),
         ("cuda:x", "use a number, such as cuda:0"),
-        ("cuda:0", "use a simulated one such as sim:a100-80g"),
+        ("cuda:0", "use a simulated device such as sim:a100-80g"),
         ("sim:", "add a profile"),
     ];
     for (name, expected) in cases {
