@@ -127,7 +127,7 @@ fn unsafe_code_is_only_where_the_name_says_why() {
             *place == relative || (place.ends_with('/') && relative.starts_with(*place))
         };
         assert!(
-            !uses || UNSAFE_MODULES.iter().any(|place| allowed(place)),
+            !uses || UNSAFE_MODULES.iter().any(allowed),
             "{relative} has {keyword} code: put it into a module whose name says why, and list that here"
         );
     }
