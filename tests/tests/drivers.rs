@@ -1,7 +1,9 @@
 //! Every driver, through the driver suite.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use millpond::driver::{Driver, DriverErrorKind, Kernel, Stream};
-use millpond_sim::{Finding, Profile, RunOrder, SimGpu, SimOptions};
+use millpond_sim::{Finding, Profile, RunOrder, SharedName, Sharing, SimClock, SimGpu, SimOptions};
 use millpond_tests::driver_suite;
 
 fn simulated(run_order: RunOrder) -> SimGpu {
@@ -11,6 +13,27 @@ fn simulated(run_order: RunOrder) -> SimGpu {
 
 driver_suite!(timed, || simulated(RunOrder::Timed));
 driver_suite!(adversarial, || simulated(RunOrder::Adversarial));
+driver_suite!(in_real_time, || {
+    let profile = Profile::named("rtx4090-24g").unwrap();
+    SimGpu::with_options(profile, SimOptions { clock: FAST, ..SimOptions::default() })
+});
+driver_suite!(shared, || shared(RunOrder::Timed));
+driver_suite!(shared_adversarial, || shared(RunOrder::Adversarial));
+
+/// Real time, and not much of it.
+const FAST: SimClock = SimClock::Real { speed: 100_000 };
+
+/// A device that other processes could join.
+fn shared(run_order: RunOrder) -> SimGpu {
+    static NEXT_DEVICE: AtomicU32 = AtomicU32::new(0);
+    let name = SharedName::new(&format!("driver-suite-{}", std::process::id())).unwrap();
+    let mut sharing = Sharing::new(name, env!("CARGO_BIN_EXE_sim_broker"));
+    // Relaxed: the number only has to be different each time.
+    sharing.device = NEXT_DEVICE.fetch_add(1, Ordering::Relaxed);
+    let profile = Profile::named("rtx4090-24g").unwrap();
+    let options = SimOptions { run_order, seed: 7, clock: FAST, ..SimOptions::default() };
+    SimGpu::join(profile, options, &sharing).unwrap()
+}
 
 #[test]
 fn work_that_touches_unmapped_memory_loses_the_device() {

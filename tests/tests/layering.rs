@@ -31,7 +31,10 @@ const MAY_USE_IN_TESTS: &[(&str, &[&str])] = &[("millpond", &["millpond-sim"])];
 const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-cli/src/bench/host_malloc_ffi.rs",
     "crates/millpond-cli/src/bench/tlsf_raw_memory.rs",
+    "crates/millpond-sim/src/broker/inherited_descriptors.rs",
     "crates/millpond-sim/src/page_discard.rs",
+    "crates/millpond-sim/src/shared_memory.rs",
+    "crates/millpond-sim/tests/shared_device/fork_process.rs",
     "crates/millpond-simcublas/src/blas_ffi.rs",
     "crates/millpond-simcublas/src/driver_ffi.rs",
     "crates/millpond-simcublas/src/lt_ffi.rs",
@@ -48,6 +51,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-simcuda/src/names_exported.rs",
     "crates/millpond-simcuda/src/raw_pointers.rs",
     "crates/millpond-simcuda/src/shareable_descriptor.rs",
+    "crates/millpond-simcuda/src/this_library.rs",
     "crates/millpond/src/adaptor/trace/at_exit.rs",
     "crates/millpond/src/pool/fork.rs",
     "crates/millpond/src/pool/handshake.rs",

@@ -8,38 +8,45 @@ use anyhow::{Context, Result};
 
 use crate::run::{cargo, run, target};
 
-/// A library: its package, what cargo calls its file, and the name that programs know.
-struct Library {
+/// A library or program: its package, what cargo calls its file, and the name that others know.
+struct Product {
     package: &'static str,
     features: &'static str,
     built: &'static str,
     name: &'static str,
 }
 
-const LIBRARIES: [Library; 4] = [
-    Library {
+const PRODUCTS: [Product; 5] = [
+    Product {
         package: "millpond-simcuda",
         features: "",
         built: "libmillpond_simcuda.so",
         name: "libcuda.so.1",
     },
-    Library {
+    Product {
         package: "millpond-simcudart",
         features: "",
         built: "libmillpond_simcudart.so",
         name: "libcudart.so.12",
     },
-    Library {
+    Product {
         package: "millpond-simcublas",
         features: "",
         built: "libmillpond_simcublas.so",
         name: "libcublas.so.12",
     },
-    Library {
+    Product {
         package: "millpond-simcublas",
         features: "lt",
         built: "libmillpond_simcublas.so",
         name: "libcublasLt.so.12",
+    },
+    // Looked for beside libcuda.so.1 by processes that share a device.
+    Product {
+        package: "millpond-sim",
+        features: "",
+        built: "millpond-sim-broker",
+        name: "millpond-sim-broker",
     },
 ];
 
@@ -48,7 +55,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     let target = target()?;
     let directory = target.join("simcuda");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    for Library { package, features, built, name } in LIBRARIES {
+    for Product { package, features, built, name } in PRODUCTS {
         let arguments = ["build", "--release", "--locked", "-p", package, "--features", features];
         run(&mut cargo(&arguments))?;
         replace(&target.join("release").join(built), &directory.join(name))?;

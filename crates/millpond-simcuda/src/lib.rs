@@ -37,4 +37,5 @@ mod names_exported;
 mod raw_pointers;
 mod shareable_descriptor;
 mod streams;
+mod this_library;
 mod world;
