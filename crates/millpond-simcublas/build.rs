@@ -1,4 +1,4 @@
-//! Makes the functions that only say "not supported", one for each name of the library that its file of entry points has not,
+//! Makes the functions that only say "not supported", one for each name of the library that its files of entry points have not,
 //! and tells the linker how the library is called and how its symbols are versioned.
 
 use std::collections::BTreeSet;
@@ -8,16 +8,18 @@ use std::{env, fs};
 
 fn main() {
     let lt = env::var_os("CARGO_FEATURE_LT").is_some();
-    let (soname, names, source) = match lt {
-        true => ("libcublasLt.so.12", "names-lt.txt", "src/lt_ffi.rs"),
-        false => ("libcublas.so.12", "names.txt", "src/blas_ffi.rs"),
+    let (soname, names, sources): (_, _, &[&str]) = match lt {
+        true => ("libcublasLt.so.12", "names-lt.txt", &["src/lt_ffi.rs"]),
+        false => ("libcublas.so.12", "names.txt", &["src/blas_ffi.rs", "src/products_ffi.rs"]),
     };
-    for file in [names, source] {
+    for file in sources.iter().chain([&names]) {
         println!("cargo:rerun-if-changed={file}");
     }
     let names: BTreeSet<String> =
         fs::read_to_string(names).expect("the names").lines().map(str::to_owned).collect();
-    let implemented = implemented(&fs::read_to_string(source).expect("the entry points"));
+    let read = |file: &&str| fs::read_to_string(file).expect("the entry points");
+    let implemented: BTreeSet<String> =
+        sources.iter().flat_map(|file| implemented(&read(file))).collect();
     let unknown: Vec<&String> = implemented.difference(&names).collect();
     assert!(unknown.is_empty(), "not names of the library: {unknown:?}");
 

@@ -41,6 +41,9 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-simcublas/src/blas_ffi.rs",
     "crates/millpond-simcublas/src/driver_ffi.rs",
     "crates/millpond-simcublas/src/lt_ffi.rs",
+    "crates/millpond-simcublas/src/products_ffi.rs",
+    // Only the types of functions.
+    "crates/millpond-simcudart/src/abi.rs",
     "crates/millpond-simcudart/src/context_ffi.rs",
     "crates/millpond-simcudart/src/driver_ffi.rs",
     "crates/millpond-simcudart/src/ffi.rs",

@@ -10,7 +10,7 @@
 //! | `status` | what the functions answer |
 //! | `matrix` | where a matrix lies, and how long a product takes |
 //! | `driver_ffi` | the kernel, through the public driver API |
-//! | `blas_ffi`, `lt_ffi` | the entry points |
+//! | `blas_ffi`, `products_ffi`, `lt_ffi` | the entry points |
 
 #[cfg(not(feature = "lt"))]
 mod blas_ffi;
@@ -18,4 +18,6 @@ mod driver_ffi;
 #[cfg(feature = "lt")]
 mod lt_ffi;
 mod matrix;
+#[cfg(not(feature = "lt"))]
+mod products_ffi;
 mod status;

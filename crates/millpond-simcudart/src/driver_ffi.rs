@@ -37,9 +37,9 @@ impl DefaultStream {
 pub(crate) fn loaded(default_stream: DefaultStream) -> Result<&'static Driver, Code> {
     static LOADED: OnceLock<Result<[Driver; 2], Code>> = OnceLock::new();
     let drivers = LOADED.get_or_init(|| {
-        let entry = Entry::open()?;
+        let entry = entry()?;
         let drivers = [DefaultStream::Legacy, DefaultStream::PerThread]
-            .map(|default_stream| Driver::find(&entry, default_stream));
+            .map(|default_stream| Driver::find(entry, default_stream));
         // SAFETY: cuInit takes no pointers.
         unsafe { drivers[0].cuInit(0) }?;
         Ok(drivers)
@@ -59,6 +59,17 @@ type GetProcAddressV2 =
 enum GetProcAddress {
     V1(GetProcAddressV1),
     V2(GetProcAddressV2),
+}
+
+/// The driver's version; nothing if there is no driver. That it has no device does not matter.
+pub(crate) fn driver_version() -> Option<c_int> {
+    entry().ok().map(|entry| entry.driver_version)
+}
+
+/// The way into the driver, which is there before anything is initialised.
+fn entry() -> Result<&'static Entry, Code> {
+    static ENTRY: OnceLock<Result<Entry, Code>> = OnceLock::new();
+    ENTRY.get_or_init(Entry::open).as_ref().map_err(|&code| code)
 }
 
 struct Entry {
@@ -186,8 +197,7 @@ pub(crate) unsafe fn find_for_program(
     version: c_int,
     flags: c_ulonglong,
 ) -> Result<(*mut c_void, c_int), Code> {
-    static ENTRY: OnceLock<Result<Entry, Code>> = OnceLock::new();
-    let entry = ENTRY.get_or_init(Entry::open).as_ref().map_err(|&code| code)?;
+    let entry = entry()?;
     let mut found = std::ptr::null_mut();
     let mut status = 0;
     // SAFETY: the caller's promise, and the other pointers are to locals.

@@ -39,6 +39,26 @@ fn opening_libcudart_itself() {
     run_with_every_fat_binary(program);
 }
 
+/// Whoever stands between a program and its driver sees what the runtime does, as with NVIDIA's.
+#[test]
+fn an_interposer_sees_the_runtimes_calls() {
+    let Some(program) = c_program::compile("runtime.c", "runtime_seen", &["-l:libcudart.so.12"])
+    else {
+        return;
+    };
+    let flags = ["-shared", "-fPIC", "-ldl"];
+    let Some(interposer) = c_program::compile("interposer.c", "interposer.so", &flags) else {
+        return;
+    };
+    let mut client = simcuda::program(&program, "");
+    let output = client.env("LD_PRELOAD", interposer).arg(fat_binary("lz4")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let count = said.lines().find_map(|line| line.strip_suffix(" allocations passed"));
+    // As many as the program asks the runtime for, less the one of no bytes, which the driver never hears of.
+    assert_eq!(count, Some("10"), "{said}");
+}
+
 /// A machine without a driver has no devices, and that is an error code.
 #[test]
 fn without_a_driver_there_is_an_error_and_no_crash() {

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use crate::abi::ChannelFormat;
 use crate::code::Code;
-use crate::driver_ffi::{DefaultStream, RUNTIME_VERSION, find_for_program};
+use crate::driver_ffi::{RUNTIME_VERSION, driver_version, find_for_program};
 use crate::program_memory_ffi::answer;
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
@@ -15,8 +15,7 @@ entry_points! {
     nothing fn cudaRuntimeGetVersion(_driver, out: *mut c_int) { answer(out, RUNTIME_VERSION) }
     nothing fn cudaDriverGetVersion(_driver, out: *mut c_int) {
         // Without a driver its version is zero, and that is no error.
-        let driver = crate::driver_ffi::loaded(DefaultStream::Legacy);
-        answer(out, driver.map_or(0, |driver| driver.version))
+        answer(out, driver_version().unwrap_or(0))
     }
 
     driver fn cudaGetDriverEntryPoint(
