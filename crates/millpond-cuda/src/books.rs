@@ -47,6 +47,11 @@ impl Blocks {
         is_it
     }
 
+    /// Takes everything.
+    pub(crate) fn take_all(&self) -> Vec<(u64, usize)> {
+        std::mem::take(&mut *self.0.lock()).sizes.into_iter().collect()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.0.lock().bytes
     }
@@ -86,6 +91,11 @@ impl OrderedBlocks {
 
     pub(crate) fn take(&self, ptr: u64) -> Option<(u64, usize)> {
         self.0.lock().remove(&ptr)
+    }
+
+    /// Takes the addresses of all.
+    pub(crate) fn take_all(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock()).into_keys().collect()
     }
 
     /// Bytes of the blocks of pools that are not among these: destroyed ones, which live on until their last block.
@@ -149,6 +159,12 @@ impl Mappings {
         }
         let starts: Vec<u64> = mappings.range(ptr..end).map(|(start, _)| *start).collect();
         Some(starts.into_iter().filter_map(|start| mappings.remove_entry(&start)).collect())
+    }
+
+    /// Takes everything: addresses and sizes.
+    pub(crate) fn take_all(&self) -> Vec<(u64, usize)> {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.into_iter().map(|(ptr, mapping)| (ptr, mapping.bytes)).collect()
     }
 
     /// Puts back what was taken.
