@@ -7,6 +7,7 @@ mod setup;
 mod simcuda;
 mod soak;
 mod test;
+mod torch;
 
 use std::process::ExitCode;
 
@@ -24,12 +25,17 @@ struct Cli {
 enum Command {
     /// Check and test everything, after setting up what is missing
     Test {
+        /// Also run PyTorch over the stand-ins; installs it first, which takes 7 GB in cargo's target
+        #[arg(long)]
+        torch: bool,
         /// Also run the conformance suites on the real device 0, or the one that MILLPOND_TEST_GPU names
         #[arg(long)]
         gpu: bool,
     },
     /// Install what the tests want beyond Rust, a C compiler and Python
     Setup,
+    /// Run PyTorch over the stand-ins, which is what `test --torch` adds
+    Torch,
     /// Use one pool in every way at once, for as long as one likes
     Soak {
         /// How long
@@ -39,7 +45,7 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Build the stand-ins for NVIDIA's libraries: target/simcuda/libcuda.so.1
+    /// Build the stand-ins for NVIDIA's libraries: target/simcuda/{libcuda.so.1,libcudart.so.12,…}
     Simcuda,
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
@@ -53,7 +59,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Test { gpu } => test::everything(gpu),
+        Command::Test { torch, gpu } => test::everything(torch, gpu),
+        Command::Torch => simcuda::build().and_then(|directory| torch::check(&directory)),
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
         Command::Simcuda => simcuda::build().map(drop),

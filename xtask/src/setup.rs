@@ -1,10 +1,11 @@
 //! What the tests want beyond Rust, a C compiler and Python, and how to get it.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::run::{cargo, run, succeeds};
+use crate::run::{cargo, run, succeeds, target};
 
 /// Something the tests use: how to see whether it is there, and how to get it.
 struct Need {
@@ -40,11 +41,42 @@ const NEEDS: &[Need] = &[
         install: || debian_package("chromium"),
         skipped_without: Some("the tests of pages in a browser"),
     },
+    Need {
+        name: "Python clients of CUDA, and its headers",
+        is_there: python_packages_are_there,
+        install: python_packages,
+        skipped_without: Some("the tests with Python's and C's clients of CUDA"),
+    },
 ];
 
 /// How it is called on different systems; `crates/millpond-cli/tests/page/browser.rs` looks for the same.
 const CHROMIUM: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// What the tests' clients import, and NVIDIA's package of headers. Versions are fixed: another one may speak to other functions.
+const PYTHON_PACKAGES: &str = "cuda-bindings==12.9.10 numba-cuda[cu12]==0.30.4 numba==0.68.1 numpy==2.4.6 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86";
+
+/// The virtual environment; `tests/tests/clients/venv.rs` looks for it there.
+fn python_directory() -> PathBuf {
+    target().unwrap_or_else(|_| "target".into()).join("python")
+}
+
+/// Written when all of them are installed, so that half an installation is none.
+fn python_mark() -> PathBuf {
+    python_directory().join("installed")
+}
+
+fn python_packages_are_there() -> bool {
+    std::fs::read_to_string(python_mark()).is_ok_and(|text| text == PYTHON_PACKAGES)
+}
+
+fn python_packages() -> Command {
+    let script =
+        "python3 -m venv \"$0\" && \"$0/bin/pip\" install --quiet $1 && printf %s \"$1\" > \"$2\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(python_directory()).arg(PYTHON_PACKAGES).arg(python_mark());
+    command
+}
 
 fn rustup_component(name: &str) -> Command {
     let mut command = Command::new("rustup");

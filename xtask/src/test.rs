@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, races, setup, simcuda, soak};
+use crate::{instructions, races, setup, simcuda, soak, torch};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
@@ -28,7 +28,7 @@ const WITH_VALGRIND: [(&str, Check); 2] =
     [("races", races::check), ("instructions per allocate and free", instructions::check)];
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
-pub(crate) fn everything(gpu: bool) -> Result<()> {
+pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
     let start = Instant::now();
     setup::install_missing()?;
     let stages: &[(&str, &[&str])] = &[
@@ -59,10 +59,17 @@ pub(crate) fn everything(gpu: bool) -> Result<()> {
             println!("\n== {name}\nskipped: there is no valgrind");
         }
     }
+    if with_torch {
+        timed("PyTorch over the stand-ins", || torch::check(&simcuda))?;
+    } else {
+        println!(
+            "\nskipped: PyTorch over the stand-ins, for which there is cargo xtask test --torch"
+        );
+    }
     if gpu {
         timed("the real device", || run(&mut cargo(ON_REAL_DEVICE)))?;
     } else {
-        println!("\nskipped: tests on a real GPU, for which there is cargo xtask test --gpu");
+        println!("skipped: tests on a real GPU, for which there is cargo xtask test --gpu");
     }
     println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())

@@ -2,12 +2,14 @@
 //!
 //! Device memory is one host mapping of the device's capacity, managed and pinned memory one arena each:
 //! three mappings in all, committed page by page as they are touched, however many allocations there are.
+//! If the device is shared, the first is shared memory; managed and pinned memory are always the process's own.
 
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::frames::{Extent, FRAME_BYTES};
 use crate::page_discard::discard;
 use crate::ranges::Ranges;
+use crate::shared_memory::SharedMemory;
 
 /// Where some bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,11 @@ impl Arena {
     }
 }
 
+/// How much managed memory, and how much pinned memory, a device of some capacity has addresses for.
+pub(crate) fn arena_bytes(device_bytes: u64) -> u64 {
+    (4 * device_bytes).max(1 << 30)
+}
+
 fn map_lazily(bytes: u64) -> Option<MmapMut> {
     MmapOptions::new().len(bytes as usize).no_reserve_swap().map_anon().ok()
 }
@@ -78,10 +85,18 @@ pub(crate) enum HostMemory {
     Pinned,
 }
 
+/// Where device memory is.
+#[derive(Debug)]
+enum DeviceMemory {
+    Own(MmapMut),
+    /// The broker cleans what goes back to it.
+    Shared(SharedMemory),
+}
+
 /// All bytes of a device. Arenas come into being with their first allocation.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    device: Option<MmapMut>,
+    device: Option<DeviceMemory>,
     device_bytes: u64,
     /// Frames that were written since they were handed out, and so cost host memory.
     written_frames: Vec<u64>,
@@ -91,15 +106,26 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    pub(crate) fn new(device_bytes: u64, arena_bytes: u64) -> Bytes {
+    pub(crate) fn new(device_bytes: u64, shared: Option<SharedMemory>) -> Bytes {
         let frames = device_bytes.div_ceil(FRAME_BYTES);
         Bytes {
-            device: None,
+            device: shared.map(DeviceMemory::Shared),
             device_bytes,
             written_frames: vec![0; frames.div_ceil(64) as usize],
             managed: None,
             pinned: None,
-            arena_bytes,
+            arena_bytes: arena_bytes(device_bytes),
+        }
+    }
+
+    /// The device's memory, if it is shared.
+    pub(crate) fn take_shared(&mut self) -> Option<SharedMemory> {
+        match self.device.take() {
+            Some(DeviceMemory::Shared(memory)) => Some(memory),
+            own => {
+                self.device = own;
+                None
+            }
         }
     }
 
@@ -132,7 +158,7 @@ impl Bytes {
 
     /// Frames go back: their bytes are forgotten.
     pub(crate) fn forget(&mut self, extents: &[Extent]) {
-        let Some(device) = &mut self.device else { return };
+        let Some(DeviceMemory::Own(device)) = &mut self.device else { return };
         for extent in extents {
             for frame in
                 extent.start / FRAME_BYTES..(extent.start + extent.bytes).div_ceil(FRAME_BYTES)
@@ -150,9 +176,13 @@ impl Bytes {
         match span.place {
             Place::Device(at) => {
                 let device = self.device.get_or_insert_with(|| {
-                    map_lazily(self.device_bytes)
-                        .expect("the host has addresses for the device's memory")
+                    let own = map_lazily(self.device_bytes);
+                    DeviceMemory::Own(own.expect("the host has addresses for the device's memory"))
                 });
+                let device = match device {
+                    DeviceMemory::Own(device) => device,
+                    DeviceMemory::Shared(memory) => return memory.bytes_at(at, span.bytes),
+                };
                 let last = (at + span.bytes - 1) / FRAME_BYTES;
                 for frame in at / FRAME_BYTES..=last {
                     self.written_frames[frame as usize / 64] |= 1 << (frame % 64);

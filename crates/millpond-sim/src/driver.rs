@@ -10,22 +10,29 @@ use millpond::driver::{
     MemoryInfo, PhysicalHandle, PhysicalProperties, PoolAttribute, PoolProperties, Stream,
     StreamFlags, StreamId,
 };
-use parking_lot::MutexGuard;
 
 use crate::address_space::{Region, RegionKind};
 use crate::bytes::HostMemory;
+use crate::entered::Entered;
 use crate::frames::FRAME_BYTES;
 use crate::gpu::SimGpu;
 use crate::machine::{EventState, Machine};
-use crate::residency::PageRange;
+use crate::residency::{BlockAdvice, PageRange};
 use crate::schedule::LEGACY;
 use crate::stream_pool::Taker;
 use crate::vmm::{Refusal, Vmm};
 use crate::work::{Point, Work};
 
+/// The code of calls in a child that was forked after its parent had joined a shared device: CUDA's for not initialised.
+pub const FORKED_CODE: i32 = 3;
+
 const SMALL_HOST_ALIGN: u64 = 64 << 10;
 
-fn error<T>(call: Call, kind: DriverErrorKind, detail: impl Into<String>) -> DriverResult<T> {
+pub(crate) fn error<T>(
+    call: Call,
+    kind: DriverErrorKind,
+    detail: impl Into<String>,
+) -> DriverResult<T> {
     Err(DriverError::with_detail(call, kind, detail))
 }
 
@@ -33,13 +40,31 @@ fn invalid<T>(call: Call, detail: impl Into<String>) -> DriverResult<T> {
     error(call, DriverErrorKind::InvalidValue, detail)
 }
 
-fn refused(call: Call) -> impl Fn(Refusal) -> DriverError {
+pub(crate) fn refused(call: Call) -> impl Fn(Refusal) -> DriverError {
     move |(kind, detail)| DriverError::with_detail(call, kind, detail)
 }
 
+/// The kinds of memory that `free` takes.
+enum Freeable {
+    Plain,
+    Managed,
+    Pool,
+}
+
 impl SimGpu {
-    fn enter(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
-        let mut machine = self.machine.lock();
+    /// Whether this process was forked by the one that joined. Asked before the lock is taken, which a thread may have held that
+    /// the child does not have.
+    fn is_forked(&self) -> bool {
+        self.joined.is_some_and(|joined| joined.process != std::process::id())
+    }
+
+    fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {
+        if self.is_forked() {
+            let kind = DriverErrorKind::Other { code: FORKED_CODE };
+            let detail = "a forked child has no part in its parent's shared device";
+            return Err(DriverError::with_detail(call, kind, detail));
+        }
+        let mut machine = Entered::new(self.machine.lock());
         machine.enter(call)?;
         Ok(machine)
     }
@@ -50,14 +75,14 @@ impl SimGpu {
         self.stream_epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn enter_virtual_memory(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
+    pub(crate) fn enter_virtual_memory(&self, call: Call) -> DriverResult<Entered<'_>> {
         if !self.info.virtual_memory {
             return Err(DriverError::new(call, DriverErrorKind::NotSupported));
         }
         self.enter(call)
     }
 
-    fn enter_pools(&self, call: Call) -> DriverResult<MutexGuard<'_, Machine>> {
+    fn enter_pools(&self, call: Call) -> DriverResult<Entered<'_>> {
         if !self.info.memory_pools {
             return Err(DriverError::new(call, DriverErrorKind::NotSupported));
         }
@@ -83,6 +108,26 @@ impl Machine {
             return error(call, DriverErrorKind::CaptureUnsupported, "the event is in a capture");
         }
         Ok(self.event(call, event)?.point.clone())
+    }
+
+    /// What can be freed at an address: its kind and size.
+    fn freeable(&self, ptr: DevicePtr) -> DriverResult<(Freeable, u64)> {
+        match self.space.get(ptr.0) {
+            Some(Region { kind: RegionKind::Plain { .. }, bytes }) => Ok((Freeable::Plain, *bytes)),
+            Some(Region { kind: RegionKind::Managed, bytes }) => Ok((Freeable::Managed, *bytes)),
+            _ => match self.pools.block(ptr.0) {
+                Some((_, bytes)) => Ok((Freeable::Pool, bytes)),
+                None => invalid(Call::Free, format!("{ptr} is no allocation")),
+            },
+        }
+    }
+
+    /// The size of the pinned allocation at an address.
+    fn pinned_bytes_at(&self, ptr: DevicePtr) -> DriverResult<u64> {
+        match self.space.get(ptr.0) {
+            Some(Region { kind: RegionKind::Pinned, bytes }) => Ok(*bytes),
+            _ => invalid(Call::FreePinned, format!("{ptr} is no pinned allocation")),
+        }
     }
 
     fn take_host_memory(
@@ -131,14 +176,17 @@ impl Driver for SimGpu {
     }
 
     fn memory_info(&self) -> DriverResult<MemoryInfo> {
-        let machine = self.enter(Call::MemoryInfo)?;
-        Ok(MemoryInfo {
-            free_bytes: machine.board.free_bytes() as usize,
-            total_bytes: machine.board.total_bytes() as usize,
-        })
+        let mut machine = self.enter(Call::MemoryInfo)?;
+        let free_bytes = machine.board.free_bytes() as usize;
+        let total_bytes = machine.board.total_bytes() as usize;
+        machine.check_lost(Call::MemoryInfo)?;
+        Ok(MemoryInfo { free_bytes, total_bytes })
     }
 
     fn held(&self) -> Held {
+        if self.is_forked() {
+            return Held::default();
+        }
         let machine = self.machine.lock();
         Held {
             plain_bytes: machine.plain.held_bytes() as usize,
@@ -174,38 +222,31 @@ impl Driver for SimGpu {
     }
 
     fn free(&self, ptr: DevicePtr) -> DriverResult<()> {
-        let machine = &mut *self.enter(Call::Free)?;
+        let mut entered = self.enter(Call::Free)?;
         if ptr.is_null() {
             return Ok(());
         }
-        enum Kind {
-            Plain,
-            Managed,
-            Pool,
-        }
-        let (kind, bytes) = match machine.space.get(ptr.0) {
-            Some(Region { kind: RegionKind::Plain { .. }, bytes }) => (Kind::Plain, *bytes),
-            Some(Region { kind: RegionKind::Managed, bytes }) => (Kind::Managed, *bytes),
-            _ => match machine.pools.block(ptr.0) {
-                Some((_, bytes)) => (Kind::Pool, bytes),
-                None => return invalid(Call::Free, format!("{ptr} is no allocation")),
-            },
-        };
-        machine.wait_for_all(Call::Free)?;
+        entered.freeable(ptr)?;
+        entered.wait_for_all(Call::Free)?;
+        // Another thread may have freed it while this one slept.
+        let (kind, bytes) = entered.freeable(ptr)?;
+        let machine = &mut *entered;
         match kind {
-            Kind::Plain => {
+            Freeable::Plain => {
                 let extents = machine.plain.free(ptr.0, &mut machine.space);
                 machine.free_frames(&extents);
             }
-            Kind::Managed => machine.free_managed(ptr.0, bytes),
-            Kind::Pool => {
+            Freeable::Managed => machine.free_managed(ptr.0, bytes),
+            Freeable::Pool => {
                 // The detector learns of the free as it does of any other: from work that runs.
                 let work = Work::PoolFree { ptr, bytes: bytes as usize };
                 machine.schedule.enqueue(LEGACY, work, machine.now_ns);
-                machine.wait_for_all(Call::Free)?;
-                machine.pools.free(ptr.0, None);
+                entered.wait_for_all(Call::Free)?;
+                entered.freeable(ptr)?;
+                entered.pools.free(ptr.0, None);
             }
         }
+        let machine = &mut *entered;
         machine.spend(machine.mib_ns(bytes, machine.profile.free_mib_ns));
         Ok(())
     }
@@ -239,11 +280,12 @@ impl Driver for SimGpu {
         let Some(range) = machine.managed_range(ptr, bytes).filter(|_| bytes > 0) else {
             return invalid(Call::Advise, format!("{bytes} bytes at {ptr} are not managed memory"));
         };
-        machine.board.change_blocks(range, |block| match advice {
-            Advice::ReadMostly(on) => block.read_mostly = on,
-            Advice::PreferredLocation(place) => block.prefers_host = place == Some(Location::Host),
-            Advice::AccessedByDevice(on) => block.remote = on,
-        });
+        let advice = match advice {
+            Advice::ReadMostly(on) => BlockAdvice::ReadMostly(on),
+            Advice::PreferredLocation(to) => BlockAdvice::PrefersHost(to == Some(Location::Host)),
+            Advice::AccessedByDevice(on) => BlockAdvice::Remote(on),
+        };
+        machine.board.advise(range, advice);
         Ok(())
     }
 
@@ -259,10 +301,10 @@ impl Driver for SimGpu {
         if ptr.is_null() {
             return Ok(());
         }
-        let Some(Region { kind: RegionKind::Pinned, .. }) = machine.space.get(ptr.0) else {
-            return invalid(Call::FreePinned, format!("{ptr} is no pinned allocation"));
-        };
+        machine.pinned_bytes_at(ptr)?;
         machine.wait_for_all(Call::FreePinned)?;
+        // Another thread may have freed it while this one slept.
+        machine.pinned_bytes_at(ptr)?;
         let bytes = machine.give_host_memory(HostMemory::Pinned, ptr.0);
         machine.detector.forget(crate::bytes::Place::Pinned(ptr.0).physical(), bytes);
         machine.pinned_bytes -= bytes;
@@ -395,22 +437,17 @@ impl Driver for SimGpu {
             .map_err(refused(Call::Unreserve))
     }
 
-    /// The model has no other processes and no network cards: properties change nothing.
+    /// The model has no network cards: that property changes nothing. Exportable memory can be [exported](SimGpu::export).
     fn create(&self, bytes: usize, properties: PhysicalProperties) -> DriverResult<PhysicalHandle> {
         let call = Call::Create;
         let machine = &mut *self.enter_virtual_memory(call)?;
         Vmm::check_size(bytes as u64).map_err(refused(call))?;
-        if !machine.vmm.has_room_for_a_handle() {
-            return error(
-                call,
-                DriverErrorKind::OutOfMemory,
-                "no descriptor left for another handle",
-            );
-        }
-        match machine.board.claim(bytes as u64, machine.now_ns) {
+        machine.check_room_for_a_handle(call)?;
+        let now = machine.now_ns;
+        match machine.board.claim(bytes as u64, now) {
             Some((extents, ready)) => {
                 machine.now_ns = machine.now_ns.max(ready);
-                Ok(machine.vmm.add_handle(extents, bytes as u64, properties))
+                Ok(machine.vmm.add_handle(extents, bytes as u64, properties, None))
             }
             None => Err(machine.out_of_memory(call, bytes)),
         }
@@ -418,8 +455,8 @@ impl Driver for SimGpu {
 
     fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
         let mut machine = self.enter_virtual_memory(Call::Release)?;
-        let freed = machine.vmm.release(handle).map_err(refused(Call::Release))?;
-        machine.free_frames(&freed);
+        let gone = machine.vmm.release(handle).map_err(refused(Call::Release))?;
+        machine.let_go(gone);
         Ok(())
     }
 
@@ -440,11 +477,11 @@ impl Driver for SimGpu {
         let machine = &mut *self.enter_virtual_memory(Call::Unmap)?;
         machine.run_until_now();
         machine.check_running(ptr, bytes);
-        let freed = machine
+        let gone = machine
             .vmm
             .unmap(ptr.0, bytes as u64, &mut machine.space)
             .map_err(refused(Call::Unmap))?;
-        machine.free_frames(&freed);
+        machine.let_go(gone);
         Ok(())
     }
 
@@ -472,14 +509,15 @@ impl Driver for SimGpu {
 
     fn copy_to_host(&self, dst: &mut [u8], src: DevicePtr, stream: Stream) -> DriverResult<()> {
         let call = Call::CopyToHost;
-        let machine = &mut *self.enter(call)?;
+        let mut machine = self.enter(call)?;
         let index = machine.stream(call, stream)?;
         machine.refuse_capture(call, index)?;
         if dst.is_empty() {
             return Ok(());
         }
         let work = Work::CopyOut { src, bytes: dst.len() };
-        let epoch = machine.schedule.enqueue(index, work, machine.now_ns);
+        let now = machine.now_ns;
+        let epoch = machine.schedule.enqueue(index, work, now);
         machine.wait_for_stream(call, index)?;
         let data = machine.copied_out.remove(&epoch.seq).expect("the copy has run");
         dst.copy_from_slice(&data);
@@ -608,7 +646,7 @@ impl Driver for SimGpu {
         let Some(work) = machine.captures.graph(graph) else {
             return error(call, DriverErrorKind::InvalidHandle, "no such graph");
         };
-        machine.submit(call, stream, Work::Graph(work))
+        machine.submit_graph(call, stream, work)
     }
 
     fn destroy_graph(&self, graph: Graph) -> DriverResult<()> {

@@ -195,8 +195,7 @@ impl Machine {
                     by: actor.access(touch.kind),
                     reason: violation.reason,
                 };
-                self.lost = Some(finding.to_string());
-                self.detector.report(finding);
+                self.lose_to(finding);
                 Err(Lost)
             }
         }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// The size of a frame: the device's page.
 pub(crate) const FRAME_BYTES: u64 = 2 << 20;
 
 /// A run of physical bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Extent {
     pub(crate) start: u64,
     pub(crate) bytes: u64,

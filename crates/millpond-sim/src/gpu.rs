@@ -6,17 +6,21 @@ use std::time::Duration;
 
 use millpond::driver::{Access, Call, DeviceInfo, DeviceKind, DevicePtr, PhysicalProperties};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
-use crate::board::ManagedTraffic;
 use crate::detector::Finding;
+use crate::entered::Entered;
 use crate::fault_plan::Fault;
 use crate::frames::FRAME_BYTES;
+use crate::joining::Joined;
 use crate::link::Direction;
 use crate::machine::Machine;
-use crate::{Profile, RunOrder};
+use crate::own_board::ManagedTraffic;
+use crate::parts::Parts;
+use crate::{Profile, RunOrder, SimClock};
 
 /// How managed memory that is not on the device gets there when a kernel touches it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FaultModel {
     /// As NVIDIA's driver does it: batches of faults, and what has become dense comes along.
     #[default]
@@ -38,6 +42,8 @@ pub struct SimOptions {
     pub without_virtual_memory: bool,
     /// Plays a driver without stream-ordered pools.
     pub without_pools: bool,
+    /// What moves the device's clock.
+    pub clock: SimClock,
     /// The device's addresses begin above this one: for whoever puts other addresses beside them. They never begin below 2⁴⁸.
     pub addresses_above: u64,
 }
@@ -55,6 +61,7 @@ pub struct SimGpu {
     pub(crate) number: AtomicU64,
     /// How many streams were destroyed.
     pub(crate) stream_epoch: Arc<AtomicU64>,
+    pub(crate) joined: Option<Joined>,
 }
 
 impl SimGpu {
@@ -63,8 +70,18 @@ impl SimGpu {
         SimGpu::with_options(profile, SimOptions::default())
     }
 
-    /// A device of this profile that runs as told.
+    /// A device of this profile that runs as told, of this process alone.
     pub fn with_options(profile: Profile, options: SimOptions) -> SimGpu {
+        let parts = Parts::own(&profile, &options);
+        SimGpu::from_parts(profile, options, parts, None)
+    }
+
+    pub(crate) fn from_parts(
+        profile: Profile,
+        options: SimOptions,
+        parts: Parts,
+        joined: Option<Joined>,
+    ) -> SimGpu {
         let number = SimGpu::next_number();
         let info = DeviceInfo {
             name: format!("sim:{}", profile.name),
@@ -78,8 +95,9 @@ impl SimGpu {
             copy_engines: profile.copy_engines as u32,
             multiprocessors: profile.multiprocessors as u32,
         };
-        let machine = Mutex::new(Machine::new(profile, &options, number));
-        SimGpu { info, machine, options, number: number.into(), stream_epoch: Arc::default() }
+        let machine = Mutex::new(Machine::new(profile, &options, parts, number));
+        let number = number.into();
+        SimGpu { info, machine, options, number, stream_epoch: Arc::default(), joined }
     }
 
     pub(crate) fn next_number() -> u64 {
@@ -92,7 +110,9 @@ impl SimGpu {
 
     /// The host's clock: what all calls so far have cost, and what the host has waited for.
     pub fn now(&self) -> Duration {
-        Duration::from_nanos(self.machine.lock().now_ns)
+        let mut machine = self.machine.lock();
+        machine.follow_clock();
+        Duration::from_nanos(machine.now_ns)
     }
 
     /// What all calls so far have cost the host, without what it has waited for.
@@ -102,7 +122,8 @@ impl SimGpu {
 
     /// The host does something else for a while.
     pub fn advance(&self, time: Duration) {
-        let mut machine = self.machine.lock();
+        let mut machine = Entered::new(self.machine.lock());
+        machine.follow_clock();
         machine.pass_time(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         machine.run_until_now();
     }
@@ -177,22 +198,21 @@ impl SimGpu {
         self.machine.lock().calls[call as usize]
     }
 
-    /// What managed memory has cost so far.
+    /// What managed memory has cost so far, for all users of the device.
     pub fn managed_traffic(&self) -> ManagedTraffic {
         self.machine.lock().board.traffic()
     }
 
     /// Bytes of a managed range that are on the device.
     pub fn resident_bytes(&self, ptr: DevicePtr, bytes: usize) -> usize {
-        let machine = self.machine.lock();
-        machine
-            .managed_range(ptr, bytes)
-            .map_or(0, |range| machine.board.resident_bytes(range) as usize)
+        let mut machine = self.machine.lock();
+        let range = machine.managed_range(ptr, bytes);
+        range.map_or(0, |range| machine.board.resident_bytes(range) as usize)
     }
 
-    /// Bytes moved over the link by everything so far: to the device, and to the host.
+    /// Bytes moved over the link by everything so far, of all users of the device: to the device, and to the host.
     pub fn link_bytes(&self) -> (u64, u64) {
-        let machine = self.machine.lock();
+        let mut machine = self.machine.lock();
         (machine.board.link_bytes(Direction::ToDevice), machine.board.link_bytes(Direction::ToHost))
     }
 }

@@ -48,11 +48,13 @@ impl SimGpu {
     }
 
     /// Gives everything back and begins anew, also after the device was lost. No old handle or address means anything any more.
+    /// A device whose broker is gone stays lost.
     pub fn reset(&self) {
         let mut machine = self.machine.lock();
         let number = SimGpu::next_number();
         let profile = machine.profile.clone();
-        *machine = Machine::new(profile, &self.options, number);
+        let parts = machine.parts_to_begin_anew(&self.options);
+        *machine = Machine::new(profile, &self.options, parts, number);
         self.number.store(number, Ordering::Relaxed);
         // Relaxed, as for every change of streams.
         self.stream_epoch.fetch_add(1, Ordering::Relaxed);

@@ -22,45 +22,62 @@
 //! From the bottom up:
 //!
 //! - `quantity`, `profile`: the figures, and where they come from;
-//! - `ranges`, `frames`, `page_set`, `residency`, `link`: what there is to share, as plain arithmetic;
-//! - `board`: all of that together; what a broker owns when several processes share a device;
-//! - `page_discard`, `bytes`, `address_space`, `plain_heap`, `vmm`: one process's memory;
+//! - `ranges`, `frames`, `page_set`, `residency`, `link`, `exports`: what there is to share, as plain arithmetic;
+//! - `board_figures`, `own_board`: all of that together;
+//! - [`broker`], `board`: who owns that, this process or a broker for several;
+//! - `page_discard`, `shared_memory`, `bytes`, `address_space`, `plain_heap`, `vmm`: one process's memory;
 //! - `order`, `work`, `schedule`, `captures`: one process's streams;
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
-//! - `machine`, `execute`: the device as a whole, and what happens when work runs;
-//! - `gpu`, `driver`, `inspect`: what its users hold.
+//! - `clock`, `parts`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
+//! - `gpu`, `driver`, `joining`, `exporting`, `inspect`: what its users hold.
 
 mod address_space;
 mod board;
+mod board_figures;
+pub mod broker;
 mod bytes;
 mod captures;
+mod clock;
 mod detector;
 mod driver;
+mod entered;
 mod execute;
+mod exporting;
+mod exports;
 mod fault_plan;
 mod frames;
 mod gpu;
 mod inspect;
+mod joining;
 mod link;
 mod machine;
 mod order;
+mod own_board;
 mod page_discard;
 mod page_set;
+mod parts;
 mod plain_heap;
 mod profile;
 mod quantity;
 mod ranges;
 mod residency;
 mod schedule;
+mod shared_memory;
 mod stream_pool;
 mod vmm;
 mod work;
 
-pub use board::ManagedTraffic;
+pub use broker::{JoinError, SharedName, Sharing};
+pub use clock::SimClock;
 pub use detector::{Access, Finding};
+pub use driver::FORKED_CODE;
+pub use exports::ExportToken;
 pub use fault_plan::{Fault, INJECTED_CODE};
 pub use gpu::{FaultModel, SimGpu, SimOptions};
 pub use inspect::{Allocation, AllocationKind};
+pub use joining::Joined;
+pub use machine::DEVICE_LOST_CODE;
+pub use own_board::ManagedTraffic;
 pub use profile::{Figure, Profile, ProfileError};
 pub use schedule::RunOrder;

@@ -1,16 +1,18 @@
 //! The link between host and device, and the engines that copy over it.
 
-use crate::Profile;
+use serde::{Deserialize, Serialize};
+
+use crate::board_figures::BoardFigures;
 
 /// A way over the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Direction {
     ToDevice,
     ToHost,
 }
 
-/// When something runs, in nanoseconds of virtual time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When something runs, in nanoseconds of device time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Interval {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -28,11 +30,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(profile: &Profile) -> Link {
+    pub(crate) fn new(figures: &BoardFigures) -> Link {
         Link {
-            rate: [profile.link_to_device, profile.link_to_host],
-            both: profile.link_both,
-            one_engine: profile.copy_engines < 2.0,
+            rate: [figures.link_to_device, figures.link_to_host],
+            both: figures.link_both,
+            one_engine: figures.copy_engines < 2.0,
             busy: [Interval::default(); 2],
             moved_bytes: [0; 2],
         }
@@ -79,12 +81,13 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FaultModel, Profile};
 
     fn link() -> Link {
         let mut profile = Profile::named("a100-80g").unwrap();
         (profile.link_to_device, profile.link_to_host) = (20e9, 20e9);
         profile.link_both = 35e9;
-        Link::new(&profile)
+        Link::new(&BoardFigures::new(&profile, FaultModel::Driver))
     }
 
     #[test]

@@ -12,15 +12,17 @@ use crate::address_space::AddressSpace;
 use crate::board::Board;
 use crate::bytes::Bytes;
 use crate::captures::Captures;
+use crate::clock::RealClock;
 use crate::detector::{Access, Detector, Finding};
 use crate::fault_plan::FaultPlan;
 use crate::frames::Extent;
 use crate::gpu::SimOptions;
 use crate::order::StreamIndex;
+use crate::parts::Parts;
 use crate::plain_heap::PlainHeap;
 use crate::schedule::{LEGACY, Schedule};
 use crate::stream_pool::StreamPools;
-use crate::vmm::Vmm;
+use crate::vmm::{Gone, Vmm};
 use crate::work::{Point, Work};
 
 /// An event: nothing, or the point it was last recorded at.
@@ -38,11 +40,23 @@ pub(crate) struct Running {
     pub(crate) end: u64,
 }
 
+/// The code of calls to a shared device whose broker is gone: CUDA's for a device that is unavailable.
+pub const DEVICE_LOST_CODE: i32 = 46;
+
+/// Why every call fails from now on.
+#[derive(Clone, Debug)]
+pub(crate) struct Loss {
+    pub(crate) kind: DriverErrorKind,
+    pub(crate) reason: String,
+}
+
 /// Everything a device is. The host's clock is `now_ns`; the device's work has times of its own.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) profile: Profile,
     pub(crate) now_ns: u64,
+    /// Real time, if that is what moves the host's clock. `now_ns` may be ahead of it by what calls have cost.
+    pub(crate) clock: Option<RealClock>,
     /// What calls have cost the host, without what it waited for.
     pub(crate) call_ns: u64,
     pub(crate) calls: [u64; Call::COUNT],
@@ -64,7 +78,7 @@ pub(crate) struct Machine {
     /// What copies to the host have read, by the number of their work, until it is fetched.
     pub(crate) copied_out: HashMap<u64, Vec<u8>>,
     /// The device is lost: work touched what it may not.
-    pub(crate) lost: Option<String>,
+    pub(crate) lost: Option<Loss>,
     /// What work that has begun and not ended touches in mapped memory.
     pub(crate) running: Vec<Running>,
     /// What the work that runs at this moment has touched.
@@ -76,19 +90,24 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(profile: Profile, options: &SimOptions, device_number: u64) -> Machine {
+    pub(crate) fn new(
+        profile: Profile,
+        options: &SimOptions,
+        parts: Parts,
+        device_number: u64,
+    ) -> Machine {
         let capacity = profile.capacity_bytes as u64;
         // Handles of different devices differ, so that a handle of another device is never taken for one.
         let first_handle = (device_number + 1) << 40;
         let mut pools = StreamPools::new(first_handle);
         Machine {
-            board: Board::new(&profile, options.fault_model),
+            board: parts.board,
             space: AddressSpace::new(device_number, options.addresses_above),
             plain: PlainHeap::new(profile.plain_granularity_bytes as u64),
             vmm: Vmm::new(first_handle),
             default_pool: pools.create(0),
             pools,
-            bytes: Bytes::new(capacity, (4 * capacity).max(1 << 30)),
+            bytes: Bytes::new(capacity, parts.memory),
             managed_bytes: 0,
             pinned_bytes: 0,
             schedule: Schedule::new(first_handle, options.run_order, options.seed),
@@ -103,6 +122,7 @@ impl Machine {
             memory_busy_ns: 0,
             stolen: Vec::new(),
             now_ns: 0,
+            clock: parts.clock,
             call_ns: 0,
             calls: [0; Call::COUNT],
             faults: FaultPlan::default(),
@@ -115,16 +135,36 @@ impl Machine {
     /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.
     pub(crate) fn enter(&mut self, call: Call) -> DriverResult<()> {
         self.calls[call as usize] += 1;
+        self.follow_clock();
         self.spend(self.profile.latency_ns(call));
-        if let Some(reason) = &self.lost {
-            return Err(DriverError::with_detail(
-                call,
-                DriverErrorKind::IllegalAddress,
-                reason.clone(),
-            ));
-        }
+        self.check_lost(call)?;
         self.faults.check(call)?;
         self.captures.check(call).map_err(|kind| DriverError::new(call, kind))
+    }
+
+    /// Fails if the device is lost.
+    pub(crate) fn check_lost(&self, call: Call) -> DriverResult<()> {
+        if let Some(loss) = &self.lost {
+            return Err(DriverError::with_detail(call, loss.kind, loss.reason.clone()));
+        }
+        match self.board.lost() {
+            None => Ok(()),
+            Some(reason) => {
+                let kind = DriverErrorKind::Other { code: DEVICE_LOST_CODE };
+                Err(DriverError::with_detail(call, kind, reason))
+            }
+        }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_some() || self.board.lost().is_some()
+    }
+
+    /// Lets the host's clock catch up with real time, if it goes by that.
+    pub(crate) fn follow_clock(&mut self) {
+        if let Some(clock) = self.clock {
+            self.now_ns = self.now_ns.max(clock.now_ns());
+        }
     }
 
     /// The host's clock moves on. It stops after some 146 years, so that no sum of times overflows.
@@ -156,6 +196,27 @@ impl Machine {
         self.check_legacy(call, stream)?;
         self.schedule.enqueue(stream, work, self.now_ns);
         self.run_until_now();
+        Ok(())
+    }
+
+    /// Queues a graph. With real time its nodes are queued one by one: each runs, and asks for its part of what all users
+    /// share, when its own time has come.
+    pub(crate) fn submit_graph(
+        &mut self,
+        call: Call,
+        stream: Stream,
+        nodes: Arc<[Work]>,
+    ) -> DriverResult<()> {
+        let index = self.stream(call, stream)?;
+        if self.clock.is_none() || self.captures.is_capturing(index) {
+            return self.submit(call, stream, Work::Graph(nodes));
+        }
+        for node in nodes.iter() {
+            match node {
+                Work::Graph(inner) => self.submit_graph(call, stream, Arc::clone(inner))?,
+                node => self.submit(call, stream, node.clone())?,
+            }
+        }
         Ok(())
     }
 
@@ -200,7 +261,7 @@ impl Machine {
     fn run_next(&mut self) {
         let Some((queued, at)) = self.schedule.take_next() else { return };
         let stream = queued.epoch.stream;
-        let end = if self.lost.is_some() { at } else { self.execute(&queued, at) };
+        let end = if self.is_lost() { at } else { self.execute(&queued, at) };
         let passed = match &queued.work {
             Work::Record(point) => Some(&**point),
             _ => None,
@@ -208,8 +269,10 @@ impl Machine {
         self.schedule.finished(stream, end, passed);
     }
 
-    /// The host waits for work of a stream up to a number.
-    fn wait_for(&mut self, stream: StreamIndex, seq: u64) {
+    // Waits with the virtual clock: work runs, and the clock is at its end.
+
+    /// Runs work of a stream up to a number.
+    pub(crate) fn run_up_to(&mut self, stream: StreamIndex, seq: u64) {
         let end = loop {
             match self.schedule.ran_up_to(stream, seq) {
                 Some(end) => break end,
@@ -219,42 +282,25 @@ impl Machine {
         self.now_ns = self.now_ns.max(end);
     }
 
-    /// The host waits for a point.
-    pub(crate) fn wait_for_point(&mut self, call: Call, point: &Point) -> DriverResult<()> {
+    /// Runs work until a point has passed.
+    pub(crate) fn run_up_to_point(&mut self, point: &Point) {
         while point.passed_at().is_none() {
             self.run_next();
         }
         self.now_ns = self.now_ns.max(point.passed_at().unwrap_or(0));
-        self.schedule.host_saw(point);
-        self.after_sync(call)
     }
 
-    /// The host waits for everything queued on a stream.
-    pub(crate) fn wait_for_stream(&mut self, call: Call, stream: StreamIndex) -> DriverResult<()> {
-        self.wait_for(stream, self.schedule.last_seq_of(stream));
-        self.schedule.host_saw_stream(stream);
-        self.after_sync(call)
-    }
-
-    /// The host waits for everything queued anywhere.
-    pub(crate) fn wait_for_all(&mut self, call: Call) -> DriverResult<()> {
+    /// Runs all work.
+    pub(crate) fn run_all(&mut self) {
         while self.schedule.next_at().is_some() {
             self.run_next();
         }
         self.now_ns = self.now_ns.max(self.schedule.all_idle_at());
-        self.schedule.host_saw_all();
-        self.after_sync(call)
     }
 
     /// Driver pools give back what they hold beyond their thresholds when the host synchronises.
-    fn after_sync(&mut self, call: Call) -> DriverResult<()> {
-        if let Some(reason) = &self.lost {
-            return Err(DriverError::with_detail(
-                call,
-                DriverErrorKind::IllegalAddress,
-                reason.clone(),
-            ));
-        }
+    pub(crate) fn after_sync(&mut self, call: Call) -> DriverResult<()> {
+        self.check_lost(call)?;
         let freed = self.pools.release_unused(&mut self.space, self.now_ns);
         self.free_frames(&freed);
         Ok(())
@@ -277,21 +323,55 @@ impl Machine {
                 by: access.clone(),
                 reason: "unmapped while it was running".to_owned(),
             };
-            self.lost = Some(finding.to_string());
-            self.detector.report(finding);
+            self.lose_to(finding);
         }
+    }
+
+    /// Work has touched what it may not.
+    pub(crate) fn lose_to(&mut self, finding: Finding) {
+        let (kind, reason) = (DriverErrorKind::IllegalAddress, finding.to_string());
+        self.lost = Some(Loss { kind, reason });
+        self.detector.report(finding);
     }
 
     /// Frames nobody uses any more go back to the board, clean.
     pub(crate) fn free_frames(&mut self, extents: &[Extent]) {
+        self.forget_bytes(extents);
+        self.board.give_back(extents);
+    }
+
+    fn forget_bytes(&mut self, extents: &[Extent]) {
         for extent in extents {
             self.detector.forget(extent.start, extent.bytes);
         }
         self.bytes.forget(extents);
-        self.board.give_back(extents);
     }
 
-    pub(crate) fn out_of_memory(&self, call: Call, bytes: usize) -> DriverError {
+    /// What handles held goes back, as far as nobody else holds it.
+    pub(crate) fn let_go(&mut self, gone: Gone) {
+        self.free_frames(&gone.frames);
+        for (token, extents) in gone.exported {
+            let still_held = self.board.let_go(token);
+            if !still_held {
+                self.forget_bytes(&extents);
+            }
+        }
+    }
+
+    /// Refuses another handle where there is none to be had.
+    pub(crate) fn check_room_for_a_handle(&self, call: Call) -> DriverResult<()> {
+        if self.vmm.has_room_for_a_handle() {
+            return Ok(());
+        }
+        let detail = "no descriptor left for another handle";
+        Err(DriverError::with_detail(call, DriverErrorKind::OutOfMemory, detail))
+    }
+
+    /// Why there is no memory: there is not enough, or the device is lost.
+    pub(crate) fn out_of_memory(&mut self, call: Call, bytes: usize) -> DriverError {
+        if let Err(lost) = self.check_lost(call) {
+            return lost;
+        }
         let (free, total) = (self.board.free_bytes(), self.board.total_bytes());
         let detail = format!("{bytes} bytes asked for, {free} of {total} free");
         DriverError::with_detail(call, DriverErrorKind::OutOfMemory, detail)

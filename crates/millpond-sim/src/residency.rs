@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use crate::frames::{Extent, FRAME_BYTES};
 use crate::page_set::{PAGE_BYTES, PageSet};
 
 /// A range of managed memory in whole pages, and the allocation around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PageRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -18,6 +20,32 @@ impl PageRange {
     pub(crate) fn new(start: u64, bytes: u64, allocation: (u64, u64)) -> PageRange {
         let first = start / PAGE_BYTES * PAGE_BYTES;
         PageRange { start: first, end: (start + bytes).next_multiple_of(PAGE_BYTES), allocation }
+    }
+
+    /// Whether this is what [`new`](Self::new) could have made of addresses below `end_of_addresses`.
+    pub(crate) fn is_sound(self, end_of_addresses: u64) -> bool {
+        let (first, last) = self.allocation;
+        let whole_pages = (self.start | self.end).is_multiple_of(PAGE_BYTES);
+        let inside = first / PAGE_BYTES * PAGE_BYTES <= self.start
+            && self.start <= self.end
+            && last <= end_of_addresses
+            && self.end <= last.next_multiple_of(PAGE_BYTES);
+        whole_pages && inside
+    }
+
+    /// The allocation around the range.
+    pub(crate) fn allocation(self) -> (u64, u64) {
+        self.allocation
+    }
+
+    /// The same range at addresses that lie higher.
+    pub(crate) fn shifted(self, by: u64) -> PageRange {
+        let (first, last) = self.allocation;
+        PageRange {
+            start: self.start + by,
+            end: self.end + by,
+            allocation: (first + by, last + by),
+        }
     }
 
     pub(crate) fn from(self, start: u64) -> PageRange {
@@ -59,13 +87,21 @@ pub(crate) struct Block {
     /// Resident pages whose copy on the host is still good.
     clean: PageSet,
     /// Read-mostly: arrivals leave their copy on the host.
-    pub(crate) read_mostly: bool,
+    read_mostly: bool,
     /// The device reaches it over the link instead of faulting it in.
-    pub(crate) remote: bool,
+    remote: bool,
     /// Advised to stay on the host.
-    pub(crate) prefers_host: bool,
+    prefers_host: bool,
     frame: Option<Extent>,
     last_use: u64,
+}
+
+/// What a block can be told of its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BlockAdvice {
+    ReadMostly(bool),
+    PrefersHost(bool),
+    Remote(bool),
 }
 
 impl Block {
@@ -211,7 +247,27 @@ impl Residency {
         frames
     }
 
-    pub(crate) fn change(&mut self, index: u64, change: impl Fn(&mut Block)) {
-        change(self.blocks.entry(index).or_default());
+    /// Drops all blocks of a range of addresses; returns their frames.
+    pub(crate) fn forget_addresses(&mut self, addresses: std::ops::Range<u64>) -> Vec<Extent> {
+        let indexes = addresses.start / FRAME_BYTES..addresses.end.div_ceil(FRAME_BYTES);
+        let mut frames = Vec::new();
+        self.blocks.retain(|index, block| {
+            let goes = indexes.contains(index);
+            if goes && let Some(frame) = block.frame {
+                self.by_last_use.remove(&block.last_use);
+                frames.push(frame);
+            }
+            !goes
+        });
+        frames
+    }
+
+    pub(crate) fn advise(&mut self, index: u64, advice: BlockAdvice) {
+        let block = self.blocks.entry(index).or_default();
+        match advice {
+            BlockAdvice::ReadMostly(on) => block.read_mostly = on,
+            BlockAdvice::PrefersHost(on) => block.prefers_host = on,
+            BlockAdvice::Remote(on) => block.remote = on,
+        }
     }
 }

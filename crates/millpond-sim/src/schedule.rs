@@ -214,6 +214,21 @@ impl Schedule {
         point
     }
 
+    /// A point behind what is queued on a stream now, and behind nothing else.
+    pub(crate) fn mark_end(&mut self, stream: StreamIndex, now: u64) -> Arc<Point> {
+        self.push_point(stream, now)
+    }
+
+    /// A point behind what is queued on each stream that is not idle by now.
+    pub(crate) fn mark_ends(&mut self, now: u64) -> Vec<Arc<Point>> {
+        let busy = |(index, state): (usize, &StreamState)| {
+            let is_busy = !state.queue.is_empty() || state.idle_at > now;
+            is_busy.then_some(StreamIndex(index as u32))
+        };
+        let busy: Vec<StreamIndex> = self.streams.iter().enumerate().filter_map(busy).collect();
+        busy.into_iter().map(|stream| self.push_point(stream, now)).collect()
+    }
+
     /// Makes later work of the stream wait for a point. Waiting is work too: the legacy stream's order
     /// extends to it.
     pub(crate) fn enqueue_wait(&mut self, stream: StreamIndex, point: &Arc<Point>, now: u64) {
@@ -382,9 +397,9 @@ impl Schedule {
         self.host_version += 1;
     }
 
-    /// The host has seen everything pass.
-    pub(crate) fn host_saw_all(&mut self) {
-        self.host_order = Arc::new(Order::after_all(self.last_seq()));
+    /// The host has seen everything pass that was queued up to a number.
+    pub(crate) fn host_saw_all_up_to(&mut self, seq: u64) {
+        join_shared(&mut self.host_order, &Order::after_all(seq), None);
         self.host_version += 1;
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millpond::driver::{Access, DriverErrorKind, PhysicalHandle, PhysicalProperties};
 
 use crate::address_space::{AddressSpace, Region, RegionKind};
+use crate::exports::ExportToken;
 use crate::frames::{Extent, FRAME_BYTES};
 
 /// What was wrong with a request.
@@ -22,9 +23,18 @@ struct Physical {
     extents: Arc<[Extent]>,
     bytes: u64,
     properties: PhysicalProperties,
+    /// Others may hold these frames too.
+    token: Option<ExportToken>,
     mappings: u32,
     /// How often it was created, imported or retained, and not released.
     holds: u32,
+}
+
+/// What handles held that are gone for good: frames of their own, and parts in exported memory.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) frames: Vec<Extent>,
+    pub(crate) exported: Vec<(ExportToken, Arc<[Extent]>)>,
 }
 
 /// A handle's frames are held until it is released *and* nothing maps it.
@@ -138,35 +148,53 @@ impl Vmm {
         extents: Vec<Extent>,
         bytes: u64,
         properties: PhysicalProperties,
+        token: Option<ExportToken>,
     ) -> PhysicalHandle {
         self.next_handle += 1;
         let handle = PhysicalHandle(self.next_handle);
-        let physical =
-            Physical { extents: extents.into(), bytes, properties, mappings: 0, holds: 1 };
+        let extents = extents.into();
+        let physical = Physical { extents, bytes, properties, token, mappings: 0, holds: 1 };
         self.handles.insert(handle, physical);
         self.held_bytes += bytes;
         handle
     }
 
-    /// Lets go of a handle; returns the frames that are free now.
-    pub(crate) fn release(&mut self, handle: PhysicalHandle) -> Result<Arc<[Extent]>, Refusal> {
+    /// The frames of a handle that may be exported, and the token if they are.
+    pub(crate) fn exportable(
+        &mut self,
+        handle: PhysicalHandle,
+    ) -> Result<(Arc<[Extent]>, &mut Option<ExportToken>), Refusal> {
+        let physical = self.live(handle)?;
+        if !physical.properties.exportable {
+            return Err(invalid("this physical memory was not created to be exported"));
+        }
+        Ok((Arc::clone(&physical.extents), &mut physical.token))
+    }
+
+    /// Lets go of a handle; returns what is gone with it.
+    pub(crate) fn release(&mut self, handle: PhysicalHandle) -> Result<Gone, Refusal> {
         let physical = self.live(handle)?;
         physical.holds -= 1;
-        Ok(self.frames_if_gone(handle))
+        let mut gone = Gone::default();
+        self.forget_if_gone(handle, &mut gone);
+        Ok(gone)
     }
 
     fn live(&mut self, handle: PhysicalHandle) -> Result<&mut Physical, Refusal> {
         self.handles.get_mut(&handle).filter(|physical| physical.holds > 0).ok_or(NO_SUCH)
     }
 
-    fn frames_if_gone(&mut self, handle: PhysicalHandle) -> Arc<[Extent]> {
+    fn forget_if_gone(&mut self, handle: PhysicalHandle, gone: &mut Gone) {
         let physical = &self.handles[&handle];
         if physical.holds > 0 || physical.mappings > 0 {
-            return Arc::default();
+            return;
         }
         let physical = self.handles.remove(&handle).expect("just found");
         self.held_bytes -= physical.bytes;
-        physical.extents
+        match physical.token {
+            None => gone.frames.extend_from_slice(&physical.extents),
+            Some(token) => gone.exported.push((token, physical.extents)),
+        }
     }
 
     pub(crate) fn map(
@@ -220,21 +248,21 @@ impl Vmm {
         Ok(())
     }
 
-    /// Unmaps; returns the frames of released handles that nothing maps any more.
+    /// Unmaps; returns what released handles held that nothing maps any more.
     pub(crate) fn unmap(
         &mut self,
         start: u64,
         bytes: u64,
         space: &mut AddressSpace,
-    ) -> Result<Vec<Extent>, Refusal> {
-        let mut freed = Vec::new();
+    ) -> Result<Gone, Refusal> {
+        let mut gone = Gone::default();
         for address in whole_mappings(start, bytes, space)? {
             let region = space.remove(address, "unmapped").expect("just found");
             let RegionKind::Mapping { handle, .. } = region.kind else { unreachable!("checked") };
             self.handles.get_mut(&handle).expect("mapped handles stay").mappings -= 1;
-            freed.extend_from_slice(&self.frames_if_gone(handle));
+            self.forget_if_gone(handle, &mut gone);
         }
-        Ok(freed)
+        Ok(gone)
     }
 }
 

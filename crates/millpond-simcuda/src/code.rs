@@ -4,6 +4,8 @@
 //! what their names say, and any other touches the allocations whose addresses occur in its parameters.
 
 mod built_in;
+mod cubin;
+mod fat_binary;
 mod image;
 mod kernel;
 mod library;

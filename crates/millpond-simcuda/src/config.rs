@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use millpond::driver::Call;
 use millpond::nearest::suggestion;
-use millpond_sim::{Fault, FaultModel, Profile, RunOrder, SimOptions};
+use millpond_sim::{Fault, FaultModel, Profile, RunOrder, SharedName, SimClock, SimOptions};
 
 /// The environment variable.
 pub(crate) const VARIABLE: &str = "MILLPOND_SIM";
@@ -35,6 +35,7 @@ pub(crate) const VARIABLE: &str = "MILLPOND_SIM";
 const DEFAULT_VERSION: i32 = 12090;
 const VERSIONS: std::ops::RangeInclusive<i32> = 11040..=13000;
 const MOST_DEVICES: usize = 64;
+const REAL_TIME: SimClock = SimClock::Real { speed: 1000 };
 
 const KEYS: [&str; 13] = [
     "profile", "devices", "capacity", "shared", "clock", "seed", "order", "faults", "kernel",
@@ -48,9 +49,7 @@ pub(crate) struct Config {
     pub(crate) devices: usize,
     pub(crate) options: SimOptions,
     /// The name under which processes share the devices.
-    pub(crate) shared: Option<String>,
-    /// How many times faster than real time; `None` is the virtual clock.
-    pub(crate) clock: Option<f64>,
+    pub(crate) shared: Option<SharedName>,
     /// How long unknown kernels take at least.
     pub(crate) kernel: Duration,
     pub(crate) fail: Vec<Fault>,
@@ -85,7 +84,6 @@ impl Config {
             devices: 1,
             options: SimOptions::default(),
             shared: None,
-            clock: None,
             kernel: Duration::ZERO,
             fail: Vec::new(),
             log: None,
@@ -116,8 +114,8 @@ impl Config {
         if let Some(bytes) = capacity {
             config.profile = config.profile.with_capacity(bytes)?;
         }
-        if config.shared.is_some() && config.clock.is_none() {
-            config.clock = Some(1.0);
+        if config.shared.is_some() && config.options.clock == SimClock::Virtual {
+            config.options.clock = REAL_TIME;
         }
         Ok(config)
     }
@@ -129,16 +127,9 @@ impl Config {
                 let number = value.parse().ok();
                 self.devices = number.filter(|number| (1..=MOST_DEVICES).contains(number))?;
             }
-            "shared" => {
-                let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-                let fits = (1..=64).contains(&value.len()) && value.chars().all(is_plain);
-                self.shared = Some(fits.then(|| value.to_owned())?);
-            }
-            "clock" if value == "virtual" => self.clock = None,
-            "clock" => {
-                let scale = value.parse::<f64>().ok();
-                self.clock = Some(scale.filter(|scale| (1e-6..=1e6).contains(scale))?);
-            }
+            "shared" => self.shared = Some(SharedName::new(value).ok()?),
+            "clock" if value == "virtual" => self.options.clock = SimClock::Virtual,
+            "clock" => self.options.clock = SimClock::real(value.parse().ok()?)?,
             "seed" => self.options.seed = value.parse().ok()?,
             "order" => {
                 self.options.run_order = match value {
@@ -179,8 +170,8 @@ impl Config {
 fn wanted(key: &str) -> &'static str {
     match key {
         "devices" => "a number from 1 to 64 is wanted",
-        "shared" => "a name of up to 64 letters, digits, - and _ is wanted",
-        "clock" => "'virtual' or a factor from 0.000001 to 1000000 is wanted",
+        "shared" => "a name of up to 32 letters, digits, -, _ and . is wanted",
+        "clock" => "'virtual' or a factor from 0.001 to 1000 is wanted",
         "order" => "'timed' or 'adversarial' is wanted",
         "faults" => "'driver' or 'naive' is wanted",
         "kernel" => "a time such as 20us or 1.5ms is wanted",
@@ -224,17 +215,17 @@ mod tests {
         assert_eq!(config.kernel, Duration::from_micros(20));
         let fail = [Fault::NthOf(Call::Alloc, 3), Fault::All(Call::Map), Fault::Nth(9)];
         assert_eq!(config.fail, fail);
-        assert_eq!(config.clock, Some(10.0));
-        assert_eq!(config.shared.as_deref(), Some("lab-1"));
+        assert_eq!(config.options.clock, SimClock::Real { speed: 10_000 });
+        assert_eq!(config.shared, SharedName::new("lab-1").ok());
         assert!(config.options.without_virtual_memory && config.options.without_pools);
     }
 
     #[test]
     fn nothing_is_the_default_and_sharing_takes_real_time() {
         let config = Config::parse("").unwrap();
-        assert_eq!((config.devices, config.clock), (1, None));
+        assert_eq!((config.devices, config.options.clock), (1, SimClock::Virtual));
         assert_eq!(config.profile.name, "a100-80g");
-        assert_eq!(Config::parse("shared=x").unwrap().clock, Some(1.0));
+        assert_eq!(Config::parse("shared=x").unwrap().options.clock, REAL_TIME);
     }
 
     #[test]
@@ -244,7 +235,7 @@ mod tests {
             ("devices", "'devices' is not key=value"),
             ("devices=0", "devices=0: a number from 1 to 64 is wanted"),
             ("capacity=lots", "capacity=lots: a size such as 4GiB is wanted"),
-            ("shared=a/b", "shared=a/b: a name of up to 64 letters"),
+            ("shared=a/b", "shared=a/b: a name of up to 32 letters"),
             ("clock=-1", "clock=-1: 'virtual' or a factor"),
             ("fail=cuMemAlloc", "fail=cuMemAlloc: calls such as alloc@3+map"),
             ("driver=10000", "driver=10000: a version from 11040"),

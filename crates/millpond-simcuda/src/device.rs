@@ -91,6 +91,7 @@ impl Device {
         // Acquire: their last calls come before this.
         if self.created_contexts.load(Ordering::Acquire) == 0 {
             self.streams.clear();
+
             self.gpu.reset();
             self.set_current_pool(None);
         }

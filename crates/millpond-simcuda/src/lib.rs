@@ -10,7 +10,7 @@
 //!
 //! From the bottom up:
 //!
-//! - `code_number`, `raw_pointers`, `layouts`: what crosses the ABI, and how it is checked;
+//! - `code_number`, `mapped_pages`, `raw_pointers`, `layouts`: what crosses the ABI, and how it is checked;
 //! - `config`: what to simulate;
 //! - `device`, `context`, `world`: the devices of this process and who uses them;
 //! - `code`: modules, their kernels, and what a launch of one means;
@@ -31,9 +31,11 @@ mod forked_child;
 mod graphs;
 mod host_calls;
 mod layouts;
+mod mapped_pages;
 mod memory;
 mod names_exported;
 mod raw_pointers;
 mod shareable_descriptor;
 mod streams;
+mod this_library;
 mod world;

@@ -1,13 +1,14 @@
 //! Pointers that a C program passed. Whatever is behind them is checked as far as it can be.
 //!
-//! Null, addresses that no process can have, and misaligned ones are refused. Memory that a program names only by address
-//! and length (copies, kernel parameters, code) is read and written through the system, which says so when nothing is
-//! there. A pointer to a result that points into unmapped memory is the program's own fault, here as with NVIDIA's driver.
+//! Null, addresses that no process can have, misaligned ones and unmapped memory are refused. Long stretches (copies, code) are
+//! read and written through the system, which says so when nothing is there. Only a result that is to be written to
+//! read-only memory is the program's own fault, here as with NVIDIA's driver.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::{align_of, size_of};
 
 use crate::code_number::{Answer, Code};
+use crate::mapped_pages::are_mapped;
 
 /// Below and above these no process has memory of its own.
 const LOWEST: usize = 4096;
@@ -39,7 +40,8 @@ impl<T: Copy> Out<T> {
     /// Refuses a pointer that cannot take a result, before anything is done.
     pub(crate) fn check(self) -> Answer {
         let address = self.0 as usize;
-        if is_possible(address, size_of::<T>()) && address.is_multiple_of(align_of::<T>()) {
+        let aligned = address.is_multiple_of(align_of::<T>());
+        if is_possible(address, size_of::<T>()) && aligned && are_mapped(address, size_of::<T>()) {
             Ok(())
         } else {
             Err(Code::INVALID_VALUE)
@@ -49,7 +51,7 @@ impl<T: Copy> Out<T> {
     /// Hands the result over.
     pub(crate) fn set(self, value: T) -> Answer {
         self.check()?;
-        // SAFETY: aligned and not null; that it points to memory of the program is the ABI's contract.
+        // SAFETY: aligned, and memory of the program; that it may be written to is the ABI's contract.
         unsafe { self.0.write(value) };
         Ok(())
     }
@@ -86,7 +88,14 @@ impl<T: Copy> In<T> {
     }
 
     pub(crate) fn get(self) -> Answer<T> {
-        Ok(self.get_all(1)?[0])
+        let address = self.0 as usize;
+        let aligned = address.is_multiple_of(align_of::<T>());
+        if !is_possible(address, size_of::<T>()) || !aligned || !are_mapped(address, size_of::<T>())
+        {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: aligned, and memory of the program; `T` is a number or a C struct of numbers and raw pointers.
+        Ok(unsafe { self.0.read() })
     }
 
     pub(crate) fn get_all(self, count: usize) -> Answer<Vec<T>> {
@@ -98,7 +107,8 @@ impl<T: Copy> In<T> {
         if !is_possible(address, bytes) || !address.is_multiple_of(align_of::<T>()) {
             return Err(Code::INVALID_VALUE);
         }
-        let mut values = Vec::<T>::with_capacity(count);
+        let mut values = Vec::<T>::new();
+        values.try_reserve_exact(count).map_err(|_| Code::INVALID_VALUE)?;
         read_into(values.as_mut_ptr().cast(), address as u64, bytes)?;
         // SAFETY: all bytes were read, and `T` is a number or a C struct of numbers and raw pointers.
         unsafe { values.set_len(count) };
@@ -159,12 +169,27 @@ pub(crate) fn read_until_null(mut address: u64, most: usize) -> Answer<Vec<u8>> 
     Err(Code::INVALID_VALUE)
 }
 
+/// Copies a few of the program's bytes, such as a parameter.
+pub(crate) fn read_short(address: u64, into: &mut [u8]) -> Answer {
+    let from = address as usize;
+    if into.is_empty() {
+        return Ok(());
+    }
+    if !is_possible(from, into.len()) || !are_mapped(from, into.len()) {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: memory of the program, which nothing of ours lies in.
+    unsafe { std::ptr::copy(from as *const u8, into.as_mut_ptr(), into.len()) };
+    Ok(())
+}
+
 /// The program's bytes at an address.
 pub(crate) fn read_host(address: u64, bytes: usize) -> Answer<Vec<u8>> {
     if bytes > 0 && !is_possible(address as usize, bytes) {
         return Err(Code::INVALID_VALUE);
     }
-    let mut read = Vec::with_capacity(bytes);
+    let mut read = Vec::new();
+    read.try_reserve_exact(bytes).map_err(|_| Code::OUT_OF_MEMORY)?;
     read_into(read.as_mut_ptr(), address, bytes)?;
     // SAFETY: all of them were read.
     unsafe { read.set_len(bytes) };
@@ -186,6 +211,15 @@ pub(crate) fn write_host(address: u64, from: &[u8]) -> Answer {
     }
     if !is_possible(address as usize, from.len()) {
         return Err(Code::INVALID_VALUE);
+    }
+    const SHORT: usize = 64;
+    if from.len() <= SHORT {
+        if !are_mapped(address as usize, from.len()) {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: memory of the program; that it may be written to is the ABI's contract.
+        unsafe { std::ptr::copy(from.as_ptr(), address as *mut u8, from.len()) };
+        return Ok(());
     }
     let source = from.as_ptr().cast_mut();
     through_the_system(libc::process_vm_writev, source, address, from.len(), || {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millpond::driver::{DevicePtr, Stream};
-use millpond_sim::{Allocation, SimGpu};
+use millpond_sim::{Allocation, JoinError, Sharing, SimGpu};
 use parking_lot::RwLock;
 
 use crate::code::Library;
@@ -15,7 +15,10 @@ use crate::context::{self, Context};
 use crate::device::Device;
 use crate::graphs::Graphs;
 use crate::memory::RegisteredMemory;
-use crate::{call_log, forked_child, host_calls};
+use crate::{call_log, forked_child, host_calls, this_library};
+
+/// The program that owns devices which processes share.
+const BROKER: &str = "millpond-sim-broker";
 
 /// Everything there is, once `cuInit` was called.
 #[derive(Debug)]
@@ -72,13 +75,20 @@ enum WorldError {
     Config(#[from] ConfigError),
     #[error("log={path}: {error}")]
     Log { path: String, error: std::io::Error },
+    #[error("shared: {0}")]
+    Join(#[from] JoinError),
+    #[error("shared: {0}")]
+    NoDirectory(#[from] this_library::NoDirectory),
 }
 
 impl WorldError {
     fn code(&self) -> Code {
         match self {
-            WorldError::Config(_) => Code::INVALID_VALUE,
-            WorldError::Log { .. } => Code::OPERATING_SYSTEM,
+            WorldError::Config(_) | WorldError::Join(JoinError::Different { .. }) => {
+                Code::INVALID_VALUE
+            }
+            WorldError::Log { .. } | WorldError::NoDirectory(_) => Code::OPERATING_SYSTEM,
+            WorldError::Join(_) => Code::DEVICE_UNAVAILABLE,
         }
     }
 }
@@ -92,14 +102,23 @@ impl World {
         }
         forked_child::on_fork(mark_forked);
         let device = |ordinal| {
-            let gpu = SimGpu::with_options(config.profile.clone(), config.options);
-            Device::new(ordinal, gpu, &config)
+            let (profile, options) = (config.profile.clone(), config.options);
+            let gpu = match &config.shared {
+                None => SimGpu::with_options(profile, options),
+                Some(name) => {
+                    let mut sharing = Sharing::new(name.clone(), this_library::beside(BROKER)?);
+                    sharing.device = ordinal as u32;
+                    SimGpu::join(profile, options, &sharing)?
+                }
+            };
+            Ok::<_, WorldError>(Device::new(ordinal, gpu, &config))
         };
-        let devices = (0..config.devices).map(device).collect();
+        let devices = (0..config.devices).map(device).collect::<Result<Vec<_>, _>>()?;
+        let capability = devices.first().map(Device::compute_capability).unwrap_or_default();
         Ok(World {
             devices,
             contexts: RwLock::default(),
-            library: Library::default(),
+            library: Library::new(capability),
             graphs: Graphs::default(),
             registered: RegisteredMemory::default(),
             config,

@@ -88,6 +88,9 @@ fn copy_rows(wanted: In<Copy2D>, handle: u64, null: Stream) -> Answer {
         let bytes = c.width.checked_mul(c.height).ok_or(Code::INVALID_VALUE)?;
         return queue(to, from, bytes, handle, null);
     }
+    if c.width == 0 {
+        return Ok(());
+    }
     for row in 0..c.height {
         let skip = |pitch: usize| row.checked_mul(pitch).ok_or(Code::INVALID_VALUE);
         queue(to.offset(skip(to_pitch)?)?, from.offset(skip(from_pitch)?)?, c.width, handle, null)?;

@@ -30,10 +30,8 @@ fn launch(function: u64, handle: u64, passed: Passed, null: Stream) -> Answer {
     let current = current()?;
     let function = current.world.library.function(function)?;
     let (device, stream) = current.stream(handle, null)?;
-    for kernel in function.kernel.launch(current.world, device, passed)? {
-        device.gpu.launch(&kernel, stream)?;
-    }
-    Ok(())
+    let kernel = function.kernel.launch(current.world, device, passed)?;
+    Ok(device.gpu.launch(&kernel, stream)?)
 }
 
 fn attribute(out: Out<i32>, number: i32, function: u64) -> Answer {

@@ -83,6 +83,9 @@ fn fill_rows(
     if height > 1 && pitch < row {
         return Err(Code::INVALID_VALUE);
     }
+    if row == 0 {
+        return Ok(());
+    }
     for index in 0..height {
         let skipped = index.checked_mul(pitch).and_then(|skip| ptr.checked_add(skip as u64));
         fill(skipped.ok_or(Code::INVALID_VALUE)?, pattern, width, handle, null)?;

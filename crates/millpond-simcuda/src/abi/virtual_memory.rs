@@ -9,7 +9,7 @@ use crate::layouts::{
     AccessDescription, AllocationProperties, HANDLE_IS_DESCRIPTOR, Location, location,
 };
 use crate::raw_pointers::{In, Out, write_host};
-use crate::shareable_descriptor::Token;
+use crate::shareable_descriptor::Shareable;
 use crate::world::{World, world};
 
 const PINNED: i32 = 1;
@@ -40,6 +40,11 @@ fn owner_of(world: &World, ptr: u64) -> Answer<&Device> {
 fn physical(handle: u64) -> Answer<(&'static Device, PhysicalHandle)> {
     let device = world()?.device_of(handle).map_err(|_| Code::INVALID_VALUE)?;
     Ok((device, PhysicalHandle(handle)))
+}
+
+/// The process in which a device's memory is kept.
+fn owner(device: &Device) -> u32 {
+    device.gpu.joined().map_or_else(std::process::id, |joined| joined.broker_pid)
 }
 
 /// Of a handle that there is not CUDA says invalid value.
@@ -177,18 +182,18 @@ entries! {
 
     fn cuMemExportToShareableHandle(shareable: u64, handle: u64, kind: i32, flags: u64) {
         let (device, handle) = physical(handle)?;
-        let (known, _) = device.gpu.physical(handle).ok_or(Code::INVALID_VALUE)?;
         if kind != HANDLE_IS_DESCRIPTOR {
             return Err(Code::NOT_SUPPORTED);
         }
-        if !known.exportable || flags != 0 || shareable == 0 {
+        if flags != 0 || shareable == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let token = Token { process: std::process::id(), handle };
-        write_host(shareable, &token.to_descriptor()?.to_le_bytes())
+        let token = as_value(device.gpu.export(handle))?;
+        let meant = Shareable { owner: owner(device), device: device.ordinal as u32, token };
+        write_host(shareable, &meant.to_descriptor()?.to_le_bytes())
     }
 
-    /// What another process has exported is its own memory, unless both share a device.
+    /// What another process has exported can be had if both share the device.
     fn cuMemImportFromShareableHandle(handle: Out<u64>, shareable: u64, kind: i32) {
         handle.check()?;
         let world = world()?;
@@ -196,12 +201,11 @@ entries! {
             return Err(Code::NOT_SUPPORTED);
         }
         let descriptor = i32::try_from(shareable).map_err(|_| Code::INVALID_VALUE)?;
-        let token = Token::from_descriptor(descriptor)?;
-        if token.process != std::process::id() {
+        let meant = Shareable::from_descriptor(descriptor)?;
+        let device = world.devices.get(meant.device as usize).ok_or(Code::INVALID_VALUE)?;
+        if meant.owner != owner(device) {
             return Err(Code::NOT_SUPPORTED);
         }
-        let device = world.device_of(token.handle.0).map_err(|_| Code::INVALID_VALUE)?;
-        device.gpu.retain(token.handle).map_err(|_| Code::INVALID_VALUE)?;
-        handle.set(token.handle.0)
+        handle.set(as_value(device.gpu.import(meant.token))?.0)
     }
 }

@@ -21,7 +21,7 @@ const TOUCHES: usize = 8;
 const TOUCH_BYTES: usize = 24;
 
 /// What a launch of a built-in kernel does; `None` if it is no such kernel.
-pub(super) fn launch(name: &str, block: &[u8]) -> Answer<Option<Vec<Kernel>>> {
+pub(super) fn launch(name: &str, block: &[u8]) -> Answer<Option<Kernel>> {
     let Some((_, bytes)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
         return Ok(None);
     };
@@ -50,5 +50,5 @@ pub(super) fn launch(name: &str, block: &[u8]) -> Answer<Option<Vec<Kernel>>> {
             Kernel::Work { touches, duration: Duration::from_nanos(at(0)) }
         }
     };
-    Ok(Some(vec![kernel]))
+    Ok(Some(kernel))
 }

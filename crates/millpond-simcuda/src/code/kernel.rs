@@ -5,7 +5,7 @@ use millpond::driver::{self, DevicePtr, Touch, TouchKind};
 use super::built_in;
 use crate::code_number::{Answer, Code};
 use crate::device::Device;
-use crate::raw_pointers::read_host;
+use crate::raw_pointers::{read_host, read_short};
 use crate::world::World;
 
 /// One parameter: where it lies in the block of all parameters, and its size.
@@ -43,13 +43,13 @@ impl Kernel {
         world: &World,
         device: &Device,
         passed: Passed,
-    ) -> Answer<Vec<driver::Kernel>> {
+    ) -> Answer<driver::Kernel> {
         let block = self.parameter_block(passed)?;
-        if let Some(kernels) = built_in::launch(&self.name, &block)? {
-            return Ok(kernels);
+        if let Some(kernel) = built_in::launch(&self.name, &block)? {
+            return Ok(kernel);
         }
-        let touches = touched(world, device, &block);
-        Ok(vec![driver::Kernel::Work { touches, duration: world.config.kernel }])
+        let touches = self.touched(world, device, &block);
+        Ok(driver::Kernel::Work { touches, duration: world.config.kernel })
     }
 
     /// The bytes of all parameters. Of a kernel of unknown layout they can be had only where the program says how many.
@@ -63,14 +63,46 @@ impl Kernel {
         if passed.pointers == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let pointers = read_host(passed.pointers, parameters.len() * 8)?;
         let end = parameters.iter().map(|one| one.offset + one.bytes).max().unwrap_or(0);
         let mut block = vec![0; end];
-        for (parameter, pointer) in parameters.iter().zip(pointers.chunks_exact(8)) {
-            let bytes = read_host(word(pointer), parameter.bytes)?;
-            block[parameter.offset..parameter.offset + parameter.bytes].copy_from_slice(&bytes);
+        for (index, parameter) in parameters.iter().enumerate() {
+            let mut pointer = [0; 8];
+            read_short(passed.pointers.wrapping_add(index as u64 * 8), &mut pointer)?;
+            let place = parameter.offset..parameter.offset + parameter.bytes;
+            read_short(u64::from_le_bytes(pointer), &mut block[place])?;
         }
         Ok(block)
+    }
+
+    /// The allocations whose addresses occur in the parameters. An address of memory that is gone counts where it is a parameter of
+    /// its own: the kernel would find out. Inside of a larger one it may be of a field that nobody set. What is no address at
+    /// all is a number.
+    fn touched(&self, world: &World, device: &Device, block: &[u8]) -> Vec<Touch> {
+        let mut touches: Vec<Touch> = Vec::new();
+        for (index, value) in block.chunks_exact(8).map(word).enumerate() {
+            let touch = match world.allocation_at(value) {
+                Some((owner, memory)) if std::ptr::eq(owner, device) => {
+                    // Whether it is read or written nobody knows; reading makes no race of what is none.
+                    Touch { ptr: memory.start, bytes: memory.bytes, kind: TouchKind::Read }
+                }
+                None if self.is_parameter(index * 8)
+                    && device.gpu.is_dangling(DevicePtr(value)) =>
+                {
+                    Touch::read(DevicePtr(value), 1)
+                }
+                _ => continue,
+            };
+            if !touches.contains(&touch) {
+                touches.push(touch);
+            }
+        }
+        touches
+    }
+
+    /// Whether a parameter of the size of a pointer lies there. Where nothing is known, every word may be one.
+    fn is_parameter(&self, offset: usize) -> bool {
+        let Some(parameters) = &self.parameters else { return true };
+        parameters.contains(&Parameter { offset, bytes: 8 })
     }
 }
 
@@ -95,26 +127,6 @@ fn extra_block(mut list: u64) -> Answer<Vec<u8>> {
         (None, None) => Ok(Vec::new()),
         _ => Err(Code::INVALID_VALUE),
     }
-}
-
-/// The allocations whose addresses occur in the parameters. An address of memory that is gone counts: the kernel would find
-/// out. What is no address at all is a number.
-fn touched(world: &World, device: &Device, block: &[u8]) -> Vec<Touch> {
-    let mut touches: Vec<Touch> = Vec::new();
-    for value in block.chunks_exact(8).map(word) {
-        let touch = match world.allocation_at(value) {
-            Some((owner, memory)) if std::ptr::eq(owner, device) => {
-                // Whether it is read or written nobody knows; reading makes no race of what is none.
-                Touch { ptr: memory.start, bytes: memory.bytes, kind: TouchKind::Read }
-            }
-            None if device.gpu.is_dangling(DevicePtr(value)) => Touch::read(DevicePtr(value), 1),
-            _ => continue,
-        };
-        if !touches.contains(&touch) {
-            touches.push(touch);
-        }
-    }
-    touches
 }
 
 pub(super) fn word(bytes: &[u8]) -> u64 {

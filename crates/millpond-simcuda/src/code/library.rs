@@ -12,8 +12,7 @@ use crate::code_number::{Answer, Code};
 /// A module or a library: what was loaded at once.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// `None` if it may have any kernel: the format does not tell.
-    kernels: Option<Vec<Kernel>>,
+    kernels: Vec<Kernel>,
     /// The handles of its kernels that were asked for.
     found: RwLock<HashMap<String, u64>>,
 }
@@ -31,9 +30,15 @@ pub(crate) struct Library {
     modules: RwLock<HashMap<u64, Arc<Module>>>,
     functions: RwLock<HashMap<u64, Arc<Function>>>,
     made: AtomicU64,
+    /// Of the devices, which are all alike: it decides what of a fat binary is loaded.
+    capability: (i32, i32),
 }
 
 impl Library {
+    pub(crate) fn new(capability: (i32, i32)) -> Library {
+        Library { capability, ..Library::default() }
+    }
+
     fn next_handle(&self) -> u64 {
         // Relaxed: the number only has to be different each time.
         0x6d66_0000_0000 + (self.made.fetch_add(1, Ordering::Relaxed) + 1) * 0x100
@@ -41,16 +46,16 @@ impl Library {
 
     /// Loads an image from the program's memory.
     pub(crate) fn load(&self, address: u64) -> Answer<u64> {
-        Ok(self.add(image::kernels_at(address)?))
+        Ok(self.add(image::kernels_at(address, self.capability)?))
     }
 
     /// Loads a file.
     pub(crate) fn load_file(&self, path: &str) -> Answer<u64> {
         let contents = std::fs::read(path).map_err(|_| Code::FILE_NOT_FOUND)?;
-        Ok(self.add(image::kernels_in(&contents)?))
+        Ok(self.add(image::kernels_in(&contents, self.capability)?))
     }
 
-    fn add(&self, kernels: Option<Vec<Kernel>>) -> u64 {
+    fn add(&self, kernels: Vec<Kernel>) -> u64 {
         let handle = self.next_handle();
         let module = Module { kernels, found: RwLock::default() };
         self.modules.write().insert(handle, Arc::new(module));
@@ -77,12 +82,12 @@ impl Library {
         if let Some(handle) = module.found.read().get(name) {
             return Ok(*handle);
         }
-        let kernel = match &module.kernels {
-            None => Kernel { name: name.to_owned(), parameters: None },
-            Some(kernels) => {
-                kernels.iter().find(|kernel| kernel.name == name).ok_or(Code::NOT_FOUND)?.clone()
-            }
-        };
+        let kernel = module
+            .kernels
+            .iter()
+            .find(|kernel| kernel.name == name)
+            .ok_or(Code::NOT_FOUND)?
+            .clone();
         let mut found = module.found.write();
         // Another thread may have asked in between.
         let handle = *found.entry(name.to_owned()).or_insert_with(|| self.next_handle());
@@ -98,7 +103,6 @@ impl Library {
     /// How many functions a module is known to have, and their names.
     pub(crate) fn names(&self, handle: u64) -> Answer<Vec<String>> {
         let module = self.module(handle)?;
-        let kernels = module.kernels.as_deref().unwrap_or_default();
-        Ok(kernels.iter().map(|kernel| kernel.name.clone()).collect())
+        Ok(module.kernels.iter().map(|kernel| kernel.name.clone()).collect())
     }
 }
