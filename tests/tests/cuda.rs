@@ -77,6 +77,11 @@ fn devices_are_used_beside_each_other() {
 }
 
 #[test]
+fn what_is_left_behind_is_given_back() {
+    passes(over("profile=rtx4090-24g"), &["left-behind"]);
+}
+
+#[test]
 fn handles_that_are_gone_never_reach_cuda() {
     passes(over("profile=rtx4090-24g"), &["racing-handles"]);
 }

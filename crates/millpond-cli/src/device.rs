@@ -55,13 +55,13 @@ impl Site {
     }
 }
 
-/// The profile of a simulated device, for a command that models times by it.
-pub(crate) fn profile(name: &str, command: &str) -> Result<Profile> {
+/// That a device is simulated, for a command that goes by modelled times.
+pub(crate) fn ensure_simulated(name: &str, command: &str) -> Result<()> {
     match name.parse()? {
-        DeviceName::Simulated(profile) => Ok(Profile::named(&profile)?),
+        DeviceName::Simulated(_) => Ok(()),
         DeviceName::Cuda(_) => bail!(
-            "{name}: {command} counts what a device that runs behind would do, which only a simulated one can be told to: use one such as \
-             {DEFAULT_DEVICE}, with --capacity for the memory of yours"
+            "{name}: {command} goes by modelled times: use a simulated device such as {DEFAULT_DEVICE}, with --capacity for the memory of \
+             yours"
         ),
     }
 }

@@ -3,6 +3,7 @@
 mod addresses;
 pub(crate) mod bench;
 pub(crate) mod fit;
+mod ground;
 mod on_page;
 pub(crate) mod recorded;
 mod report;
@@ -60,6 +61,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
                 &recorded.program,
                 &replayed,
                 smallest,
+                bench.is_real(),
             ));
             progress.inc(1);
         }

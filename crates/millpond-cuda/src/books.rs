@@ -47,6 +47,11 @@ impl Blocks {
         is_it
     }
 
+    /// Takes everything.
+    pub(crate) fn take_all(&self) -> Vec<(u64, usize)> {
+        std::mem::take(&mut *self.0.lock()).sizes.into_iter().collect()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.0.lock().bytes
     }
@@ -86,6 +91,11 @@ impl OrderedBlocks {
 
     pub(crate) fn take(&self, ptr: u64) -> Option<(u64, usize)> {
         self.0.lock().remove(&ptr)
+    }
+
+    /// Takes the addresses of all.
+    pub(crate) fn take_all(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock()).into_keys().collect()
     }
 
     /// Bytes of the blocks of pools that are not among these: destroyed ones, which live on until their last block.
@@ -151,6 +161,12 @@ impl Mappings {
         Some(starts.into_iter().filter_map(|start| mappings.remove_entry(&start)).collect())
     }
 
+    /// Takes everything: addresses and sizes.
+    pub(crate) fn take_all(&self) -> Vec<(u64, usize)> {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.into_iter().map(|(ptr, mapping)| (ptr, mapping.bytes)).collect()
+    }
+
     /// Puts back what was taken.
     pub(crate) fn put_back(&self, taken: Vec<(u64, Mapping)>) {
         self.0.lock().extend(taken);
@@ -159,7 +175,25 @@ impl Mappings {
     /// Whether anything is mapped in a range.
     pub(crate) fn any_in(&self, ptr: u64, bytes: usize) -> bool {
         let end = ptr.saturating_add(bytes as u64);
-        self.0.lock().range(ptr..end).next().is_some()
+        let mappings = self.0.lock();
+        // The last that begins before the end is the only one that can reach in.
+        let last = mappings.range(..end).next_back();
+        last.is_some_and(|(start, mapping)| start + mapping.bytes as u64 > ptr)
+    }
+
+    /// Whether a range is mapped from its beginning to its end.
+    pub(crate) fn fill(&self, ptr: u64, bytes: usize) -> bool {
+        let Some(end) = ptr.checked_add(bytes as u64).filter(|_| bytes > 0) else { return false };
+        let mappings = self.0.lock();
+        let first = mappings.range(..=ptr).next_back().map_or(ptr, |(start, _)| *start);
+        let mut reached = first;
+        for (start, mapping) in mappings.range(first..end) {
+            if *start != reached {
+                return false;
+            }
+            reached = start + mapping.bytes as u64;
+        }
+        reached >= end
     }
 }
 
@@ -200,6 +234,13 @@ mod tests {
         assert!(mappings.take(u64::MAX, 10).is_none());
         drop(held);
         assert_eq!(count(&total), 30, "mapped memory is held");
+        for (ptr, bytes) in [(100, 30), (100, 5), (105, 10), (129, 1)] {
+            assert!(mappings.fill(ptr, bytes) && mappings.any_in(ptr, bytes), "{ptr} {bytes}");
+        }
+        for (ptr, bytes) in [(99, 2), (100, 31), (130, 1), (0, 10), (100, 0), (u64::MAX, 9)] {
+            assert!(!mappings.fill(ptr, bytes), "{ptr} {bytes}");
+        }
+        assert!(mappings.any_in(95, 6) && !mappings.any_in(95, 5) && !mappings.any_in(130, 9));
         let two = mappings.take(100, 20).unwrap();
         assert!(mappings.any_in(0, 1000) && !mappings.any_in(0, 120));
         mappings.put_back(two);

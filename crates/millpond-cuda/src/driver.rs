@@ -344,6 +344,15 @@ impl Driver for CudaGpu {
             let has = physical.memory.bytes();
             return Err(invalid(call, format!("{bytes} bytes of a handle of {has} bytes")));
         }
+        if !ptr.is_aligned_to(self.description.info.granularity_bytes) {
+            return Err(invalid(call, format!("{ptr} is not where a page begins")));
+        }
+        if self.mappings.any_in(ptr.0, bytes) {
+            return Err(invalid(
+                call,
+                format!("something is mapped in the {bytes} bytes at {ptr}"),
+            ));
+        }
         self.context.map(ptr.0, bytes, &physical.memory).map_err(self.error(call))?;
         self.mappings.insert(ptr.0, bytes, Arc::clone(&physical.held));
         Ok(())
@@ -352,6 +361,9 @@ impl Driver for CudaGpu {
     fn set_access(&self, ptr: DevicePtr, bytes: usize, access: Access) -> DriverResult<()> {
         let call = Call::SetAccess;
         self.need_virtual_memory(call)?;
+        if !self.mappings.fill(ptr.0, bytes) {
+            return Err(invalid(call, format!("not all of {bytes} bytes at {ptr} is mapped")));
+        }
         // Peers that were let in are to be kept out again, too.
         let peers = match access {
             Access::ReadWriteWithPeers | Access::None => self.peers(),
@@ -496,9 +508,11 @@ impl Driver for CudaGpu {
             // The legacy stream while others are captured: it is not.
             Err(_) => CaptureStatus::None,
         };
+        if before == CaptureStatus::None {
+            return Err(invalid(call, "the stream is not being captured"));
+        }
         let ended = stream.end_capture(&self.context);
-        let is_over = before != CaptureStatus::None
-            && stream.capture_status(&self.context).ok() == Some(CaptureStatus::None);
+        let is_over = stream.capture_status(&self.context).ok() == Some(CaptureStatus::None);
         if is_over {
             // One that was begun elsewhere was not counted.
             let _ = self

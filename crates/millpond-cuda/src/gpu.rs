@@ -28,7 +28,7 @@ const PER_THREAD_HANDLE: u64 = 2;
 
 /// A real device, in its primary context, which it shares with everything else in the process that uses CUDA's runtime.
 ///
-/// What its users do not give back goes with the context, when the last holder in the process lets that go.
+/// What its users have not given back when it is dropped is given back then, after all queued work.
 #[derive(Debug)]
 pub struct CudaGpu {
     pub(crate) description: CudaDevice,
@@ -219,6 +219,30 @@ impl CudaGpu {
         move |status| {
             let text = status.describe(self.context.cuda());
             DriverError::with_detail(call, kind_of(call, status), text)
+        }
+    }
+}
+
+impl Drop for CudaGpu {
+    fn drop(&mut self) {
+        let (plain, managed) = (self.plain.take_all(), self.managed.take_all());
+        let (ordered, mappings) = (self.ordered.take_all(), self.mappings.take_all());
+        let reservations = self.reservations.take_all();
+        if plain.is_empty() && managed.is_empty() && ordered.is_empty() && reservations.is_empty() {
+            return;
+        }
+        // What a device that is lost does not take back goes with the process. Handles go with the fields.
+        let _relaxed = RelaxedThread::enter(self.context.cuda());
+        let _ = self.context.synchronize();
+        for (ptr, bytes) in mappings {
+            let _ = self.context.unmap(ptr, bytes);
+        }
+        for (ptr, bytes) in reservations {
+            let _ = self.context.unreserve(ptr, bytes);
+        }
+        let blocks = plain.into_iter().chain(managed).map(|(ptr, _)| ptr);
+        for ptr in blocks.chain(ordered) {
+            let _ = self.context.free(ptr);
         }
     }
 }

@@ -40,6 +40,8 @@ enum What {
     Cudarc,
     /// Use the first two devices beside each other
     TwoDevices,
+    /// Leave everything behind, and see that it is given back
+    LeftBehind,
     /// Use handles in some threads while others destroy them
     RacingHandles,
     /// Print what the device is and can do
@@ -72,6 +74,7 @@ fn main() {
         }
         What::Cudarc => cudarc_memory::share(cli.device),
         What::TwoDevices => two_devices::use_both(),
+        What::LeftBehind => left_behind::see(cli.device),
         What::RacingHandles => racing_handles::race(&*open()),
         What::Describe => println!("{:?}", open().description()),
     }
@@ -133,6 +136,37 @@ mod cudarc_memory {
     fn simulated() -> Arc<dyn Resource> {
         let profile = millpond_sim::Profile::named("p100-16g").unwrap();
         Arc::new(Pool::new(Arc::new(millpond_sim::SimGpu::new(profile))).unwrap())
+    }
+}
+
+mod left_behind {
+    use millpond::driver::{
+        Access, Driver, EventTiming, PhysicalProperties, PoolProperties, Stream, StreamFlags,
+    };
+    use millpond_cuda::CudaGpu;
+
+    /// What a value of the driver took goes with it, also when somebody else keeps the context alive.
+    pub(super) fn see(number: u32) {
+        let other = CudaGpu::open(number).unwrap();
+        let free_before = other.memory_info().unwrap().free_bytes;
+        for _ in 0..3 {
+            let gpu = CudaGpu::open(number).unwrap();
+            let page = gpu.device().granularity_bytes;
+            gpu.alloc(100 << 20).unwrap();
+            gpu.alloc_managed(1 << 20).unwrap();
+            gpu.alloc_pinned(1 << 20).unwrap();
+            let pool = gpu.create_pool(PoolProperties::default()).unwrap();
+            gpu.alloc_async(50 << 20, pool, Stream::LEGACY).unwrap();
+            gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+            gpu.create_event(EventTiming::Disabled).unwrap();
+            let range = gpu.reserve(2 * page, 0).unwrap();
+            let handle = gpu.create(page, PhysicalProperties::default()).unwrap();
+            gpu.map(range, page, handle).unwrap();
+            gpu.set_access(range, page, Access::ReadWrite).unwrap();
+            gpu.create(page, PhysicalProperties::default()).unwrap();
+            assert!(other.memory_info().unwrap().free_bytes < free_before);
+        }
+        assert_eq!(other.memory_info().unwrap().free_bytes, free_before);
     }
 }
 

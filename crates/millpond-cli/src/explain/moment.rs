@@ -51,7 +51,7 @@ impl At {
                 Some(other) => bail!("{stack} stopped before memory ran out: {other}"),
                 None => bail!(
                     "{stack} does not run out on {} MiB; give less with --capacity, or look at --at peak",
-                    bench.profile.capacity_bytes as u64 >> 20
+                    bench.capacity_bytes >> 20
                 ),
             },
         }

@@ -34,7 +34,7 @@ pub(crate) fn smallest_bytes(
     };
     // Nothing can do with less than is live.
     let mut too_small = replayed.outcome.peak_live_bytes.div_ceil(PAGE_BYTES).saturating_sub(1);
-    let mut enough = bench.profile.capacity_bytes as u64 / PAGE_BYTES;
+    let mut enough = bench.capacity_bytes / PAGE_BYTES;
     let reserved = replayed.outcome.peak_reserved_bytes.div_ceil(PAGE_BYTES).max(1);
     // Mostly what was reserved will do, and often hardly less.
     for pages in [reserved, reserved - reserved / PART] {

@@ -33,7 +33,8 @@ pub(crate) struct ReportedTrace {
     pub(crate) results: Vec<ReportedResult>,
 }
 
-/// One trace with one allocator. `ns_per_op` is measured, `modelled_ms` is not.
+/// One trace with one allocator. `ns_per_op` is measured, `modelled_ms` is not. On a real device `measured_ms` stands in its place, and what
+/// nobody counts there is `null`.
 #[derive(Serialize)]
 pub(crate) struct ReportedResult {
     pub(crate) allocator: String,
@@ -44,9 +45,12 @@ pub(crate) struct ReportedResult {
     /// How fast it was replayed here, of a trace that was in memory without reading it. Measured.
     pub(crate) events_per_second: f64,
     pub(crate) driver_calls: u64,
-    pub(crate) page_moves: u64,
-    pub(crate) modelled_ms: f64,
-    pub(crate) cross_stream_waits: u64,
+    pub(crate) page_moves: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) modelled_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) measured_ms: Option<f64>,
+    pub(crate) cross_stream_waits: Option<u64>,
     pub(crate) oom: Option<String>,
     pub(crate) min_capacity_bytes: Option<u64>,
     #[serde(flatten)]
@@ -59,8 +63,10 @@ impl ReportedResult {
         program: &Program,
         replayed: &Replayed,
         smallest: Option<u64>,
+        is_real: bool,
     ) -> Self {
-        let Replayed { outcome, page_moves, cross_stream_waits, modelled, took, .. } = replayed;
+        let ms = replayed.modelled.as_secs_f64() * 1e3;
+        let Replayed { outcome, page_moves, cross_stream_waits, took, .. } = replayed;
         ReportedResult {
             allocator,
             peak_reserved_bytes: outcome.peak_reserved_bytes,
@@ -70,7 +76,8 @@ impl ReportedResult {
             events_per_second: program.events() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
             driver_calls: outcome.driver_calls,
             page_moves: *page_moves,
-            modelled_ms: modelled.as_secs_f64() * 1e3,
+            modelled_ms: (!is_real).then_some(ms),
+            measured_ms: is_real.then_some(ms),
             cross_stream_waits: *cross_stream_waits,
             oom: outcome.stopped.as_ref().map(Stopped::to_string),
             min_capacity_bytes: smallest,
@@ -86,6 +93,7 @@ impl ReportedResult {
 
     fn cells(&self) -> Vec<String> {
         let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        let count = |count: Option<u64>| count.map_or_else(dash, |count| count.to_string());
         let mut cells = vec![
             self.allocator.clone(),
             mib(self.peak_reserved_bytes),
@@ -94,9 +102,9 @@ impl ReportedResult {
             self.min_capacity_bytes.map_or_else(dash, mib),
             format!("{:.0}", self.ns_per_op),
             self.driver_calls.to_string(),
-            format!("{:.1}", self.modelled_ms),
-            self.page_moves.to_string(),
-            self.cross_stream_waits.to_string(),
+            self.modelled_ms.or(self.measured_ms).map_or_else(dash, |ms| format!("{ms:.1}")),
+            count(self.page_moves),
+            count(self.cross_stream_waits),
         ];
         cells.extend(self.addresses.as_ref().map(ReportedAddresses::cell));
         cells
@@ -203,7 +211,7 @@ impl Report<'_> {
     pub(crate) fn json(&self) -> Json<'_> {
         Json {
             device: &self.bench.device,
-            capacity_bytes: self.bench.profile.capacity_bytes as u64,
+            capacity_bytes: self.bench.capacity_bytes,
             lag_events: self.bench.lag_events,
             traces: &self.traces,
         }
@@ -212,13 +220,17 @@ impl Report<'_> {
     pub(crate) fn print(&self) -> Result<()> {
         self.traces.iter().try_for_each(ReportedTrace::print)?;
         print(&format!(
-            "On {} with {} MiB, which runs {} events behind the host. RESERVED: MiB taken from the driver at the most. RATIO: to what was live.\n\
+            "On {} with {} MiB{}. RESERVED: MiB taken from the driver at the most. RATIO: to what was live.\n\
              MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
-             NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, modelled.\n\
+             NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, {}.\n\
              MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n{}",
             self.bench.device,
-            mib(self.bench.profile.capacity_bytes as u64),
-            self.bench.lag_events,
+            mib(self.bench.capacity_bytes),
+            match self.bench.is_real() {
+                true => String::new(),
+                false => format!(", which runs {} events behind the host", self.bench.lag_events),
+            },
+            if self.bench.is_real() { "measured" } else { "modelled" },
             match self.traces.iter().any(ReportedTrace::has_addresses) {
                 true => {
                     "MATCHED: blocks at their recorded addresses, where the recorded segments were the driver's answers.\n"

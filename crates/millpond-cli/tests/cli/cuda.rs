@@ -90,8 +90,53 @@ fn bench_measures_on_it() {
 
 #[test]
 fn what_needs_a_model_says_so() {
-    let refused = millpond(&["replay", "--device", "cuda:0", "nothing.pickle"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let complaint = complaint(&refused);
-    assert!(complaint.contains("use one such as sim:a100-80g, with --capacity"), "{complaint}");
+    let refused = complaint(&millpond(&["recommend", "--device", "cuda:0", "nothing.pickle"]));
+    assert!(
+        refused.contains("use a simulated device such as sim:a100-80g, with --capacity"),
+        "{refused}"
+    );
+    let addresses = ["replay", "--device", "cuda:0", "--addresses", "recorded", "nothing.pickle"];
+    assert!(
+        complaint(&millpond(&addresses)).contains("use a simulated one with --addresses recorded")
+    );
 }
+
+/// What was counted on the simulated device is counted on this one; what was modelled is measured.
+#[test]
+fn replay_runs_on_it() {
+    let trace = std::env::temp_dir().join(format!("on-cuda-{}.csv", std::process::id()));
+    std::fs::write(&trace, LOG).unwrap();
+    let replay = |device: &str, more: &[&str]| {
+        let mut arguments = vec!["replay", trace.to_str().unwrap(), "--device", device, "--json"];
+        arguments.extend(["--allocator", "pool,direct,bestfit", "--lag", "0"]);
+        arguments.extend(more);
+        json(&arguments)
+    };
+    let [real, simulated] = ["cuda:0", "sim:v100-16g"].map(|device| replay(device, &[]));
+    let results = |replayed: &Value| replayed["traces"][0]["results"].as_array().unwrap().clone();
+    for (real, simulated) in results(&real).iter().zip(&results(&simulated)) {
+        for counted in ["allocator", "peak_reserved_bytes", "driver_calls", "min_capacity_bytes"] {
+            assert_eq!(real[counted], simulated[counted], "{counted}: {real} {simulated}");
+        }
+        assert!(
+            real["modelled_ms"].is_null() && real["measured_ms"].as_f64().unwrap() >= 0.0,
+            "{real}"
+        );
+    }
+    let little = replay("cuda:0", &["--capacity", "1GiB", "--quick"]);
+    assert_eq!(little["capacity_bytes"], 1 << 30);
+    assert!(results(&little).iter().all(|result| result["oom"].is_null()), "{little}");
+    std::fs::remove_file(trace).unwrap();
+}
+
+/// An RMM log: two streams, blocks of several sizes, all of them freed.
+const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream
+1,10:00:00.000001,allocate,0x1000,4194304,0x1
+1,10:00:00.000002,allocate,0x2000,1048576,0x2
+1,10:00:00.000003,free,0x1000,4194304,0x1
+1,10:00:00.000004,allocate,0x3000,67108864,0x1
+1,10:00:00.000005,free,0x2000,1048576,0x2
+1,10:00:00.000006,allocate,0x4000,524288,0x2
+1,10:00:00.000007,free,0x3000,67108864,0x1
+1,10:00:00.000008,free,0x4000,524288,0x2
+";

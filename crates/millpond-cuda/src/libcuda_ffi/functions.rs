@@ -45,7 +45,7 @@ macro_rules! functions {
 
 /// Two versions of a function with different signatures have a field each; the newer one's has a number at its end.
 fn documented(field: &'static str) -> &'static str {
-    field.trim_end_matches("_12020")
+    field.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_')
 }
 
 // Name of the field, symbol of that version, the CUDA version since which it has this signature.
@@ -112,6 +112,8 @@ functions! {
     cuStreamBeginCapture = "cuStreamBeginCapture_v2" @ 10010 (CUstream, c_uint);
     cuStreamEndCapture = "cuStreamEndCapture" @ 10000 (CUstream, *mut CUgraph);
     cuStreamGetCaptureInfo = "cuStreamGetCaptureInfo" @ 10010 (CUstream, *mut c_uint, *mut c_ulonglong);
+    cuStreamGetCaptureInfo_12030 = "cuStreamGetCaptureInfo_v3" @ 12030
+        (CUstream, *mut c_uint, *mut c_ulonglong, *mut c_void, *mut c_void, *mut c_void, *mut c_void);
     cuThreadExchangeStreamCaptureMode = "cuThreadExchangeStreamCaptureMode" @ 10010 (*mut c_uint);
     cuGraphInstantiateWithFlags = "cuGraphInstantiateWithFlags" @ 11040 (*mut CUgraphExec, CUgraph, c_ulonglong);
     cuGraphLaunch = "cuGraphLaunch" @ 10000 (CUgraphExec, CUstream);
@@ -189,8 +191,8 @@ mod tests {
             let name = documented(field);
             let suffix =
                 symbol.strip_prefix(name).unwrap_or_else(|| panic!("{symbol} is no {name}"));
-            assert!(["", "_v2"].contains(&suffix), "{symbol}");
-            assert!((2000..=12020).contains(&version), "{name} @ {version}");
+            assert!(["", "_v2", "_v3"].contains(&suffix), "{symbol}");
+            assert!((2000..=12030).contains(&version), "{name} @ {version}");
         }
     }
 
@@ -199,6 +201,14 @@ mod tests {
         // What came later has an older form beside it, or something of our own in its place.
         let newer: Vec<_> =
             TABLE.iter().filter(|(_, _, since)| *since > 11040).map(|row| row.0).collect();
-        assert_eq!(newer, ["cuMemPrefetchAsync_12020", "cuMemAdvise_12020", "cuStreamGetId"]);
+        assert_eq!(
+            newer,
+            [
+                "cuMemPrefetchAsync_12020",
+                "cuMemAdvise_12020",
+                "cuStreamGetId",
+                "cuStreamGetCaptureInfo_12030"
+            ]
+        );
     }
 }

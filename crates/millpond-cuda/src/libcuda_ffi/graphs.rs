@@ -56,9 +56,27 @@ impl LiveStream {
         const NONE: u32 = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE as u32;
         let mut status = NONE;
         let mut id: c_ulonglong = 0;
-        // SAFETY: the stream is alive; the answer goes into variables that are there.
-        context.with(|cuda| unsafe {
-            call!(cuda, cuStreamGetCaptureInfo(self.raw(), &mut status, &mut id))
+        context.with(|cuda| {
+            if cuda.functions.cuStreamGetCaptureInfo_12030.is_some() {
+                let none = std::ptr::null_mut();
+                // SAFETY: the stream is alive; the answer goes into variables that are there, and what is null is not answered.
+                return unsafe {
+                    call!(
+                        cuda,
+                        cuStreamGetCaptureInfo_12030(
+                            self.raw(),
+                            &mut status,
+                            &mut id,
+                            none,
+                            none,
+                            none,
+                            none
+                        )
+                    )
+                };
+            }
+            // SAFETY: as above.
+            unsafe { call!(cuda, cuStreamGetCaptureInfo(self.raw(), &mut status, &mut id)) }
         })?;
         Ok(match status {
             NONE => CaptureStatus::None,
