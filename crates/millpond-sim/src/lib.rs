@@ -25,7 +25,7 @@
 //! - `ranges`, `frames`, `page_set`, `residency`, `link`: what there is to share, as plain arithmetic;
 //! - `board`: all of that together; what a broker owns when several processes share a device;
 //! - `page_discard`, `bytes`, `address_space`, `plain_heap`, `vmm`: one process's memory;
-//! - `order`, `work`, `schedule`, `captures`: one process's streams;
+//! - `per_thread`, `order`, `work`, `stream_table`, `schedule`, `captures`: one process's streams;
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
 //! - `machine`, `execute`: the device as a whole, and what happens when work runs;
@@ -46,6 +46,7 @@ mod machine;
 mod order;
 mod page_discard;
 mod page_set;
+mod per_thread;
 mod plain_heap;
 mod profile;
 mod quantity;
@@ -53,6 +54,7 @@ mod ranges;
 mod residency;
 mod schedule;
 mod stream_pool;
+mod stream_table;
 mod vmm;
 mod work;
 
