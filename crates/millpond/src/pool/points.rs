@@ -18,6 +18,9 @@ const MOST_SPARE_EVENTS: usize = 32;
 /// Events of a stream after which it is worth asking which have passed.
 const MOST_RECORDED: usize = 32;
 
+/// Streams among which none is looked for that is gone.
+const FEW_STREAMS: usize = 16;
+
 /// A stream, as the pool numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamSlot(pub(super) u32);
@@ -89,6 +92,10 @@ impl Points {
         }
         self.first = points.pop();
         self.more = points;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
     }
 
     fn iter(&self) -> impl Iterator<Item = Point> + '_ {
@@ -228,8 +235,12 @@ impl StreamState {
 /// The streams that a pool has seen. `passed_below ≤ front of recorded ≤ … ≤ number`.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// `None`: the stream is gone, and all its points have passed.
-    slots: Vec<Option<Box<StreamState>>>,
+    /// What is not here is gone, and all its points have passed. A map, because streams come and go and the first may stay.
+    slots: HashMap<StreamSlot, Box<StreamState>, Numbers>,
+    /// Streams that were ever seen.
+    seen: u32,
+    /// How many streams there may be until it is worth looking which are gone.
+    look_at: usize,
     gone: BTreeSet<StreamSlot>,
     /// When it was last looked which streams are gone.
     looked_in: Option<u64>,
@@ -260,7 +271,7 @@ pub(super) enum Order {
 
 impl Streams {
     pub(super) fn new(epoch: Option<Arc<AtomicU64>>, order: Order) -> Streams {
-        Streams { epoch, order, ..Streams::default() }
+        Streams { epoch, order, look_at: FEW_STREAMS, ..Streams::default() }
     }
 
     pub(super) fn order_by(&self) -> Order {
@@ -281,19 +292,21 @@ impl Streams {
             }
             return slot;
         }
-        let slot = StreamSlot(self.slots.len() as u32);
-        self.slots.push(Some(Box::new(StreamState::new(Some(id), handle, self.first_number))));
+        let slot = StreamSlot(self.seen);
+        self.seen = self.seen.checked_add(1).expect("four billion streams");
+        let state = StreamState::new(Some(id), handle, self.first_number);
+        self.slots.insert(slot, Box::new(state));
         self.by_id.insert(id, slot);
         slot
     }
 
     fn known(&self, slot: StreamSlot) -> Option<&StreamState> {
-        self.slots[slot.0 as usize].as_deref()
+        self.slots.get(&slot).map(|state| &**state)
     }
 
     fn state(&mut self, slot: StreamSlot) -> &mut StreamState {
         let first_number = self.first_number;
-        self.slots[slot.0 as usize].get_or_insert_with(|| {
+        self.slots.entry(slot).or_insert_with(|| {
             self.gone.insert(slot);
             Box::new(StreamState::new(None, Stream::LEGACY, first_number))
         })
@@ -312,7 +325,7 @@ impl Streams {
 
     /// Whether frees need events: not while there is only one stream, which orders itself.
     pub(super) fn are_several(&self) -> bool {
-        self.slots.len() > 1
+        self.seen > 1
     }
 
     /// Whether a stream can be made to wait for these points, as far as is known.
@@ -483,7 +496,7 @@ impl Streams {
     /// The host has waited for the device, or has tried to.
     pub(super) fn settle(&mut self, Settling(points): Settling, has_waited: bool) {
         for Point { stream, number } in points {
-            let state = self.slots[stream.0 as usize].as_mut().expect("kept while it settles");
+            let state = self.slots.get_mut(&stream).expect("kept while it settles");
             state.settling -= 1;
             if !has_waited {
                 state.has_unrecorded = true;
@@ -504,35 +517,47 @@ impl Streams {
         let now = self.epoch();
         if now.is_none() || self.looked_in != now {
             self.looked_in = now;
-            for (slot, state) in (0..).map(StreamSlot).zip(&mut self.slots) {
-                let Some(state) = state.as_mut().filter(|state| !state.is_of_thread()) else {
-                    continue;
-                };
+            for (slot, state) in &mut self.slots {
                 // Whatever cannot be found out now is found out later.
-                if state.find_out_if_gone(driver) == Ok(true) {
+                if !state.is_of_thread() && state.find_out_if_gone(driver) == Ok(true) {
                     state.is_gone = true;
-                    self.gone.insert(slot);
+                    self.gone.insert(*slot);
                 }
             }
         }
         for slot in self.gone.clone() {
-            let place = &mut self.slots[slot.0 as usize];
-            let is_done = |state: &mut Box<StreamState>| {
-                !state.has_unrecorded && state.recorded.is_empty() && state.settling == 0
-            };
-            if let Some(state) = place.take_if(is_done) {
-                self.first_number = self.first_number.max(state.number + 1);
-                self.gone.remove(&slot);
-                if let Some(id) = state.id {
-                    self.by_id.remove(&id);
-                }
+            let Some(state) = self.slots.get(&slot) else { continue };
+            if state.has_unrecorded || !state.recorded.is_empty() || state.settling > 0 {
+                continue;
             }
+            self.first_number = self.first_number.max(state.number + 1);
+            if let Some(id) = state.id {
+                self.by_id.remove(&id);
+            }
+            self.slots.remove(&slot);
+            self.gone.remove(&slot);
         }
+        self.look_at = FEW_STREAMS + 2 * self.slots.len();
+    }
+
+    /// Whether there are so many streams that it is worth looking which are gone.
+    pub(super) fn are_many(&self) -> bool {
+        self.slots.len() > self.look_at
+    }
+
+    /// Whether a stream has been forgotten.
+    pub(super) fn is_forgotten(&self, slot: StreamSlot) -> bool {
+        self.known(slot).is_none()
+    }
+
+    /// Whether a stream is a thread's own.
+    pub(super) fn is_of_thread(&self, slot: StreamSlot) -> bool {
+        self.known(slot).is_some_and(StreamState::is_of_thread)
     }
 
     /// A thread ends that has used a stream: if it is its own, nobody else can record on it.
     pub(super) fn thread_ends(&mut self, slot: StreamSlot, driver: &dyn Driver) {
-        if !self.known(slot).is_some_and(StreamState::is_of_thread) {
+        if !self.is_of_thread(slot) {
             return;
         }
         // What has no event now waits for the device.
@@ -657,7 +682,7 @@ impl Streams {
     }
 
     fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
-        let Some(state) = &mut self.slots[slot.0 as usize] else { return };
+        let Some(state) = self.slots.get_mut(&slot) else { return };
         while let Some((number, passed)) = state.recorded.pop_front() {
             state.passed_below = number + 1;
             self.spare_events.push(passed);
@@ -718,8 +743,7 @@ impl Streams {
 
     /// Gives all events back. Nothing may be freed or taken any more.
     pub(super) fn close(&mut self, driver: &dyn Driver) {
-        let known = self.slots.iter_mut().flatten();
-        let recorded = known.flat_map(|state| state.recorded.drain(..));
+        let recorded = self.slots.values_mut().flat_map(|state| state.recorded.drain(..));
         let events: Vec<Event> =
             recorded.map(|(_, event)| event).chain(self.spare_events.drain(..)).collect();
         for event in events {
