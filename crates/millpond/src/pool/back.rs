@@ -27,7 +27,8 @@ use super::fork::Process;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
 use super::pages::Pages;
-use super::points::{Order, Points, Settle, StreamSlot, Streams, is_out_of_reach};
+use super::points::{Points, StreamSlot};
+use super::streams::{Order, Settle, Streams, is_out_of_reach};
 use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverResult, PhysicalHandle, PhysicalProperties,
     RelaxedCalls, Stream,
@@ -426,7 +427,7 @@ impl Back {
     pub(super) fn forget_needless(&self, points: &mut Points) {
         let mut state = self.state.lock();
         let _ = state.streams.poll(&self.driver);
-        points.forget_needless(&state.streams);
+        state.streams.forget_needless(points);
     }
 
     /// A thread ends that has used a stream.

@@ -337,7 +337,7 @@ mod tests {
         let (class, stream) = (Class::of(4096), StreamSlot(0));
         for seed in 0..20 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let mut streams = crate::pool::points::Streams::default();
+            let mut streams = crate::pool::streams::Streams::default();
             let handle = crate::driver::Stream(1);
             assert_eq!(streams.slot(crate::driver::StreamId(1), handle), stream);
             let mut middle = Middle::default();
