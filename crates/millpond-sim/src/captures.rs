@@ -10,6 +10,7 @@ use std::thread::ThreadId;
 use millpond::driver::{Call, CaptureId, CaptureMode, CaptureState, DriverErrorKind, Event, Graph};
 
 use crate::order::StreamIndex;
+use crate::per_thread::PerThread;
 use crate::schedule::LEGACY;
 use crate::work::Work;
 
@@ -32,7 +33,8 @@ pub(crate) struct Captures {
     active: HashMap<CaptureId, Capture>,
     by_stream: HashMap<StreamIndex, CaptureId>,
     graphs: HashMap<Graph, Arc<[Work]>>,
-    modes: HashMap<ThreadId, CaptureMode>,
+    /// Of threads whose mode is not the default.
+    modes: PerThread<CaptureMode>,
     next_id: u64,
 }
 
@@ -47,7 +49,7 @@ impl Captures {
             return Ok(());
         }
         let thread = std::thread::current().id();
-        let mode = self.modes.get(&thread).copied().unwrap_or_default();
+        let mode = self.modes.get().copied().unwrap_or_default();
         let mut refused = false;
         for capture in self.active.values_mut() {
             let harmed = match (mode, capture.mode) {
@@ -64,7 +66,14 @@ impl Captures {
     }
 
     pub(crate) fn exchange_mode(&mut self, mode: CaptureMode) -> CaptureMode {
-        self.modes.insert(std::thread::current().id(), mode).unwrap_or_default()
+        let before = self.modes.get().copied().unwrap_or_default();
+        if mode == CaptureMode::default() {
+            self.modes.clear();
+        } else {
+            self.modes.take_ended();
+            self.modes.set(mode);
+        }
+        before
     }
 
     pub(crate) fn state(&self, stream: StreamIndex) -> CaptureState {

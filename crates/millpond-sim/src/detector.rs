@@ -5,13 +5,17 @@
 //! nothing orders are a race, even if this time they ran in a harmless order, and whatever addresses
 //! they used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::driver::{DevicePtr, StreamId, TouchKind};
 
 use crate::order::{Epoch, Order, StreamIndex};
+
+/// Reads of a stretch that are remembered, where none comes after another. Streams that nobody ever waited for could leave any
+/// number of them; the oldest are forgotten then.
+const MOST_READS: usize = 128;
 
 /// Findings after the first few say nothing new.
 const MOST_FINDINGS: usize = 64;
@@ -100,7 +104,7 @@ impl Actor {
 }
 
 /// A past access. Small, since there is one for each stretch of memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     epoch: Epoch,
     work: &'static str,
@@ -124,7 +128,7 @@ impl Mark {
 struct Stretch {
     end: u64,
     last_write: Option<Mark>,
-    /// The latest read of each stream since the last write.
+    /// The reads since the last write that no later one comes after: whoever comes after that comes after them.
     reads: Vec<Mark>,
     /// The last write was a stream-ordered free.
     freed: bool,
@@ -191,13 +195,39 @@ impl Detector {
             stretch.touch(gap, address, effect, actor);
             self.stretches.insert(gap, stretch);
         }
+        self.merge(start, end);
         findings.into_iter().for_each(|finding| self.report(finding));
+    }
+
+    /// Stretches of a range, and beside it, of which the same is remembered become one: pieces would only ever get smaller.
+    fn merge(&mut self, start: u64, end: u64) {
+        let beside = self.stretches.range(..start).next_back().filter(|(_, it)| it.end == start);
+        let mut at = beside.map_or(start, |(at, _)| *at);
+        while let Some(stretch) = self.stretches.get(&at)
+            && stretch.end <= end
+            && let Some(next) = self.stretches.get(&stretch.end)
+        {
+            let upper = stretch.end;
+            if !stretch.remembers_the_same_as(next) {
+                at = upper;
+                continue;
+            }
+            let end = next.end;
+            self.stretches.remove(&upper);
+            self.stretches.get_mut(&at).expect("just found").end = end;
+        }
+    }
+
+    /// Adds the streams of all accesses that are remembered.
+    pub(crate) fn add_streams_to(&self, known: &mut HashSet<StreamIndex>) {
+        let marks = self.stretches.values().flat_map(|it| it.reads.iter().chain(&it.last_write));
+        known.extend(marks.map(|mark| mark.epoch.stream));
     }
 
     /// Memory of a pool that has no block in it yet is no better than freed.
     pub(crate) fn mark_unallocated(&mut self, start: u64, bytes: u64, at: u64) {
         // Number 0 comes before all work.
-        let epoch = Epoch { stream: StreamIndex(0), seq: 0 };
+        let epoch = Epoch { stream: StreamIndex::LEGACY, seq: 0 };
         let nobody = Mark { epoch, work: "its pool, never allocated", stream: StreamId(0), at };
         let end = start + bytes;
         let stretch = Stretch { end, last_write: Some(nobody), reads: Vec::new(), freed: true };
@@ -259,12 +289,7 @@ impl Stretch {
         };
         let mark = Mark::of(actor);
         match effect {
-            Effect::Use(TouchKind::Read) => {
-                match self.reads.iter_mut().find(|read| read.epoch.stream == mark.epoch.stream) {
-                    Some(read) => *read = mark,
-                    None => self.reads.push(mark),
-                }
-            }
+            Effect::Use(TouchKind::Read) => self.read(mark, actor),
             Effect::Use(TouchKind::Write) => self.written(mark),
             Effect::Allocate => {
                 self.written(mark);
@@ -278,6 +303,20 @@ impl Stretch {
         finding
     }
 
+    fn read(&mut self, mark: Mark, actor: &Actor) {
+        self.reads.retain(|read| !actor.comes_after(read));
+        if self.reads.len() == MOST_READS {
+            self.reads.remove(0);
+        }
+        self.reads.push(mark);
+    }
+
+    fn remembers_the_same_as(&self, other: &Stretch) -> bool {
+        self.last_write == other.last_write
+            && self.reads == other.reads
+            && self.freed == other.freed
+    }
+
     fn written(&mut self, mark: Mark) {
         self.last_write = Some(mark);
         self.reads.clear();
@@ -288,8 +327,12 @@ impl Stretch {
 mod tests {
     use super::*;
 
+    fn numbered(number: u32) -> StreamIndex {
+        StreamIndex { place: number, number }
+    }
+
     fn actor(stream: u32, seq: u64, order: Order) -> Actor {
-        let epoch = Epoch { stream: StreamIndex(stream), seq };
+        let epoch = Epoch { stream: numbered(stream), seq };
         let stream = StreamId(u64::from(stream));
         Actor { epoch, order: Arc::new(order), work: "work", stream, at: seq }
     }
@@ -306,7 +349,7 @@ mod tests {
         write(&mut detector, 0, 100, &first);
         write(&mut detector, 50, 10, &actor(1, 2, Order::default()));
         let mut after = Order::default();
-        after.add(Epoch { stream: StreamIndex(1), seq: 2 });
+        after.add(Epoch { stream: numbered(1), seq: 2 });
         write(&mut detector, 0, 100, &actor(2, 3, after));
         assert_eq!(detector.findings(), []);
         write(&mut detector, 90, 20, &actor(3, 4, Order::default()));
@@ -325,6 +368,47 @@ mod tests {
         }
         assert_eq!(detector.findings(), []);
         write(&mut detector, 0, 8, &actor(1, 9, Order::default()));
+        assert_eq!(detector.findings().len(), 1);
+    }
+
+    #[test]
+    fn pieces_of_which_the_same_is_remembered_are_one() {
+        let mut detector = Detector::default();
+        let on_stream = |seq| actor(1, seq, Order::default());
+        for piece in (0..100).rev() {
+            write(&mut detector, piece * 8, 8, &on_stream(1 + piece));
+        }
+        assert_eq!(detector.stretches.len(), 100);
+        write(&mut detector, 4, 792, &on_stream(200));
+        let ends = |detector: &Detector| -> Vec<(u64, u64)> {
+            detector.stretches.iter().map(|(at, stretch)| (*at, stretch.end)).collect()
+        };
+        assert_eq!(ends(&detector), [(0, 4), (4, 796), (796, 800)]);
+        // One piece of work, piece by piece, is as good as all at once.
+        for piece in 0..100 {
+            write(&mut detector, piece * 8, 8, &on_stream(300));
+        }
+        assert_eq!(ends(&detector), [(0, 800)]);
+        assert_eq!(detector.findings(), []);
+    }
+
+    #[test]
+    fn of_many_reads_those_are_remembered_that_none_comes_after() {
+        let mut detector = Detector::default();
+        let read = |detector: &mut Detector, actor: &Actor| {
+            detector.touch(0, 8, DevicePtr(0), Effect::Use(TouchKind::Read), actor);
+        };
+        let reads = |detector: &Detector| detector.stretches[&0].reads.len();
+        for number in 0..1000_u32 {
+            let seq = u64::from(number);
+            read(&mut detector, &actor(number, seq + 1, Order::after_all(seq)));
+            assert_eq!(reads(&detector), 1, "each comes after the one before");
+        }
+        for number in 0..2 * MOST_READS as u32 {
+            read(&mut detector, &actor(number, 2000, Order::after_all(1000)));
+        }
+        assert_eq!(reads(&detector), MOST_READS);
+        write(&mut detector, 0, 8, &actor(5000, 5000, Order::after_all(1000)));
         assert_eq!(detector.findings().len(), 1);
     }
 

@@ -37,7 +37,7 @@ impl<'a> Entered<'a> {
     pub(crate) fn wait_for_point(&mut self, call: Call, point: &Arc<Point>) -> DriverResult<()> {
         match self.machine.clock {
             None => self.machine.run_up_to_point(point),
-            Some(clock) => self.sleep_through(clock, std::slice::from_ref(point)),
+            Some(clock) => self.sleep_through(clock, std::slice::from_ref(point), 0),
         }
         self.machine.schedule.host_saw(point);
         self.machine.after_sync(call)
@@ -67,17 +67,18 @@ impl<'a> Entered<'a> {
             None => machine.run_all(),
             Some(clock) => {
                 let ends = machine.schedule.mark_ends(machine.now_ns);
-                self.sleep_through(clock, &ends);
+                let departed = machine.schedule.departed_idle_at();
+                self.sleep_through(clock, &ends, departed);
             }
         }
         self.machine.schedule.host_saw_all_up_to(last);
         self.machine.after_sync(call)
     }
 
-    /// Runs work as its time comes, and sleeps in between, until the points have passed.
+    /// Runs work as its time comes, and sleeps in between, until the points have passed, and a time has come.
     ///
     /// Other threads may change the device meanwhile: whoever calls this looks everything up anew.
-    fn sleep_through(&mut self, clock: RealClock, points: &[Arc<Point>]) {
+    fn sleep_through(&mut self, clock: RealClock, points: &[Arc<Point>], until: u64) {
         loop {
             let machine = &mut *self.machine;
             machine.follow_clock();
@@ -85,7 +86,8 @@ impl<'a> Entered<'a> {
             if machine.is_lost() {
                 return;
             }
-            let passed = points.iter().try_fold(0, |latest, p| Some(p.passed_at()?.max(latest)));
+            let passed =
+                points.iter().try_fold(until, |latest, p| Some(p.passed_at()?.max(latest)));
             let wake_at = match passed {
                 Some(latest) if latest <= machine.now_ns => return,
                 Some(latest) => latest,

@@ -10,7 +10,7 @@ use crate::detector::{Actor, Effect, Finding};
 use crate::link::Direction;
 use crate::machine::{Machine, Running};
 use crate::residency::PageRange;
-use crate::schedule::Queued;
+use crate::stream_table::Queued;
 use crate::work::Work;
 
 /// When finished work is dropped from the list of running work.

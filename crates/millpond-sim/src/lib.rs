@@ -26,7 +26,7 @@
 //! - `board_figures`, `own_board`: all of that together;
 //! - [`broker`], `board`: who owns that, this process or a broker for several;
 //! - `page_discard`, `shared_memory`, `bytes`, `address_space`, `plain_heap`, `vmm`: one process's memory;
-//! - `order`, `work`, `schedule`, `captures`: one process's streams;
+//! - `per_thread`, `order`, `work`, `stream_table`, `schedule`, `captures`: one process's streams;
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
 //! - `clock`, `parts`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
@@ -57,6 +57,7 @@ mod own_board;
 mod page_discard;
 mod page_set;
 mod parts;
+mod per_thread;
 mod plain_heap;
 mod profile;
 mod quantity;
@@ -65,6 +66,7 @@ mod residency;
 mod schedule;
 mod shared_memory;
 mod stream_pool;
+mod stream_table;
 mod vmm;
 mod work;
 

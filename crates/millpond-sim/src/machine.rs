@@ -17,7 +17,7 @@ use crate::detector::{Access, Detector, Finding};
 use crate::fault_plan::FaultPlan;
 use crate::frames::Extent;
 use crate::gpu::SimOptions;
-use crate::order::StreamIndex;
+use crate::order::{Clearing, StreamIndex};
 use crate::parts::Parts;
 use crate::plain_heap::PlainHeap;
 use crate::schedule::{LEGACY, Schedule};
@@ -137,6 +137,9 @@ impl Machine {
         self.calls[call as usize] += 1;
         self.follow_clock();
         self.spend(self.profile.latency_ns(call));
+        if self.schedule.has_many_departed() {
+            self.forget_departed();
+        }
         self.check_lost(call)?;
         self.faults.check(call)?;
         self.captures.check(call).map_err(|kind| DriverError::new(call, kind))
@@ -247,6 +250,20 @@ impl Machine {
     /// Whether a stream is captured that orders itself with the legacy stream.
     pub(crate) fn has_captured_blocking_stream(&self) -> bool {
         self.captures.streams().any(|stream| self.schedule.is_blocking(stream))
+    }
+
+    /// Streams come and go, and what came before what would name them all for ever.
+    #[cold]
+    fn forget_departed(&mut self) {
+        let mut known = self.schedule.streams();
+        self.detector.add_streams_to(&mut known);
+        self.pools.add_streams_to(&mut known);
+        let clearing = &mut Clearing::new(&known);
+        self.schedule.forget_unknown(clearing);
+        self.pools.forget_unknown(clearing);
+        let events = self.events.values();
+        events.filter_map(|it| it.point.as_ref()).for_each(|point| point.forget_unknown(clearing));
+        self.schedule.clear_after(known.len());
     }
 
     // Time.

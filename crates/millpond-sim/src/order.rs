@@ -4,11 +4,20 @@
 //! stream, by events, by what the host waited for. So the relation can be kept while queueing, and a
 //! pair of accesses that it does not order is a race, whatever times they happened to run at.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The place of a stream in the schedule. Never given to another stream.
+/// A stream: where the schedule has it, which becomes another's place when it is gone, and a number that never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct StreamIndex(pub(crate) u32);
+pub(crate) struct StreamIndex {
+    pub(crate) place: u32,
+    pub(crate) number: u32,
+}
+
+impl StreamIndex {
+    /// The legacy default stream is the first.
+    pub(crate) const LEGACY: StreamIndex = StreamIndex { place: 0, number: 0 };
+}
 
 /// One piece of queued work: its stream, and its number among all work of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +89,40 @@ pub(crate) fn join_shared(order: &mut Arc<Order>, other: &Order, also: Option<Ep
     }
 }
 
+/// Clears orders of streams of which nothing is known any more: nobody will ask for their work. Every order must be cleared, or
+/// those that are not bring it back.
+#[derive(Debug)]
+pub(crate) struct Clearing<'a> {
+    known: &'a HashSet<StreamIndex>,
+    /// Orders are shared: each is cleared once. The old ones stay until the end, so that no new one gets their address.
+    cleared: HashMap<*const Order, (Arc<Order>, Arc<Order>)>,
+}
+
+impl Clearing<'_> {
+    pub(crate) fn new(known: &HashSet<StreamIndex>) -> Clearing<'_> {
+        Clearing { known, cleared: HashMap::new() }
+    }
+
+    pub(crate) fn clear(&mut self, order: &mut Arc<Order>) {
+        if let Some((_, cleared)) = self.cleared.get(&Arc::as_ptr(order)) {
+            *order = Arc::clone(cleared);
+        } else if order.seen.iter().any(|(stream, _)| !self.known.contains(stream)) {
+            let is_known = |(stream, _): &&(StreamIndex, u64)| self.known.contains(stream);
+            let seen = order.seen.iter().filter(is_known).copied().collect();
+            let cleared = Arc::new(Order { floor: order.floor, seen });
+            let old = std::mem::replace(order, Arc::clone(&cleared));
+            self.cleared.insert(Arc::as_ptr(&old), (old, cleared));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn joins_carry_order_over() {
-        let epoch = |stream, seq| Epoch { stream: StreamIndex(stream), seq };
+        let epoch = |place, seq| Epoch { stream: StreamIndex { place, number: place }, seq };
         let mut a = Order::default();
         a.add(epoch(1, 5));
         assert!(a.covers(epoch(1, 4)) && !a.covers(epoch(1, 6)) && !a.covers(epoch(2, 1)));
@@ -95,5 +131,21 @@ mod tests {
         assert!(b.covers(epoch(2, 3)) && b.covers(epoch(1, 5)) && !b.covers(epoch(2, 4)));
         b.join(&Order::after_all(9));
         assert_eq!(b, Order::after_all(9));
+    }
+
+    #[test]
+    fn what_is_cleared_keeps_what_is_known_and_stays_shared() {
+        let epoch = |place, seq| Epoch { stream: StreamIndex { place, number: place }, seq };
+        let mut order = Order::after_all(3);
+        order.add(epoch(1, 5));
+        order.add(epoch(2, 7));
+        let mut both = [Arc::new(order.clone()), Arc::new(Order::default())];
+        both[1] = Arc::clone(&both[0]);
+        let known = HashSet::from([epoch(1, 0).stream]);
+        let mut clearing = Clearing::new(&known);
+        both.iter_mut().for_each(|order| clearing.clear(order));
+        assert!(Arc::ptr_eq(&both[0], &both[1]));
+        assert!(both[0].covers(epoch(1, 5)) && both[0].covers(epoch(2, 3)));
+        assert!(!both[0].covers(epoch(2, 7)));
     }
 }

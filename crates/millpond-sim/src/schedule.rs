@@ -5,14 +5,15 @@
 //! time, so that streams overtake each other in every way that the rules allow.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use millpond::driver::{Stream, StreamFlags, StreamId};
 
-use crate::order::{Epoch, Order, StreamIndex, join_shared};
+use crate::order::{Clearing, Epoch, Order, StreamIndex, join_shared};
+use crate::per_thread::PerThread;
+use crate::stream_table::{Queued, StreamState, StreamTable};
 use crate::work::{Point, Work};
 
 /// In which order the work of different streams runs.
@@ -27,41 +28,12 @@ pub enum RunOrder {
     Behind(Duration),
 }
 
-/// Work in a queue.
-#[derive(Debug)]
-pub(crate) struct Queued {
-    pub(crate) epoch: Epoch,
-    pub(crate) order: Arc<Order>,
-    pub(crate) work: Work,
-    not_before: u64,
-}
-
-#[derive(Debug)]
-struct StreamState {
-    id: StreamId,
-    non_blocking: bool,
-    queue: VecDeque<Queued>,
-    /// When the last work that ran will have ended.
-    idle_at: u64,
-    /// What everything queued from now on comes after, besides the stream's own work.
-    order: Arc<Order>,
-    last_seq: u64,
-    /// The part of the host's knowledge that `order` has.
-    host_version: u64,
-    /// The last work of the legacy stream that this one waits for, and the other way round for it.
-    joined_seq: HashMap<StreamIndex, u64>,
-    in_ready: bool,
-    priority: i32,
-    /// Whether it is in `blocking_with_work`.
-    has_work_for_legacy: bool,
-}
-
-/// All streams. Slots are never reused, handles are.
+/// All streams, and what is queued on them.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    streams: Vec<StreamState>,
+    streams: StreamTable,
     by_handle: HashMap<Stream, StreamIndex>,
-    per_thread: HashMap<ThreadId, StreamIndex>,
+    per_thread: PerThread<StreamIndex>,
     free_handles: Vec<Stream>,
     /// Streams created and not destroyed.
     created: usize,
@@ -75,19 +47,36 @@ pub(crate) struct Schedule {
     blocked: Vec<StreamIndex>,
     host_order: Arc<Order>,
     host_version: u64,
+    departed: Departed,
     run_order: RunOrder,
     rng: fastrand::Rng,
 }
 
-/// The legacy default stream is the first.
-pub(crate) const LEGACY: StreamIndex = StreamIndex(0);
+/// What is left of streams that are gone.
+#[derive(Debug, Default)]
+struct Departed {
+    /// When the last of their work ends.
+    idle_at: u64,
+    /// What of them the legacy stream is still to come after, and when that ends.
+    owed_to_legacy: Arc<Order>,
+    owed_until: u64,
+    /// How many are gone since orders were last cleared of them, and how many are let pass.
+    count: usize,
+    clear_at: usize,
+}
+
+/// Streams that come and go between two times that orders are cleared of them, at the least.
+const FEW_DEPARTED: usize = 64;
+
+/// The legacy default stream.
+pub(crate) const LEGACY: StreamIndex = StreamIndex::LEGACY;
 
 impl Schedule {
     pub(crate) fn new(first_handle: u64, run_order: RunOrder, seed: u64) -> Schedule {
         let mut schedule = Schedule {
-            streams: Vec::new(),
+            streams: StreamTable::default(),
             by_handle: HashMap::new(),
-            per_thread: HashMap::new(),
+            per_thread: PerThread::default(),
             free_handles: Vec::new(),
             created: 0,
             next_handle: first_handle,
@@ -97,6 +86,7 @@ impl Schedule {
             blocked: Vec::new(),
             host_order: Arc::default(),
             host_version: 0,
+            departed: Departed { clear_at: FEW_DEPARTED, ..Departed::default() },
             run_order,
             rng: fastrand::Rng::with_seed(seed),
         };
@@ -105,20 +95,7 @@ impl Schedule {
     }
 
     fn add_stream(&mut self, handle: Stream, flags: StreamFlags) -> StreamIndex {
-        let index = StreamIndex(self.streams.len() as u32);
-        self.streams.push(StreamState {
-            id: StreamId(u64::from(index.0) + 1),
-            non_blocking: flags.non_blocking,
-            priority: flags.priority,
-            has_work_for_legacy: false,
-            queue: VecDeque::new(),
-            idle_at: 0,
-            order: Arc::default(),
-            last_seq: 0,
-            host_version: 0,
-            joined_seq: HashMap::new(),
-            in_ready: false,
-        });
+        let index = self.streams.add(flags);
         if handle != Stream::PER_THREAD {
             self.by_handle.insert(handle, index);
         }
@@ -137,12 +114,69 @@ impl Schedule {
 
     /// Forgets a handle, if it is one that was created. What is queued still runs.
     pub(crate) fn destroy(&mut self, stream: Stream) -> bool {
-        let created = stream != Stream::LEGACY && self.by_handle.remove(&stream).is_some();
-        if created {
-            self.free_handles.push(stream);
-            self.created -= 1;
+        if stream == Stream::LEGACY {
+            return false;
         }
-        created
+        let Some(index) = self.by_handle.remove(&stream) else { return false };
+        self.free_handles.push(stream);
+        self.created -= 1;
+        self.leave(index);
+        true
+    }
+
+    /// Nobody can name a stream any more.
+    fn leave(&mut self, stream: StreamIndex) {
+        self.state_mut(stream).is_leaving = true;
+        self.forget_if_done(stream);
+    }
+
+    /// Forgets a stream that leaves, if all its work has been taken. What the legacy stream has to come after stays.
+    fn forget_if_done(&mut self, stream: StreamIndex) {
+        let state = self.state(stream);
+        if !state.is_leaving || !state.queue.is_empty() {
+            return;
+        }
+        let gone = self.streams.remove(stream);
+        self.departed.idle_at = self.departed.idle_at.max(gone.idle_at);
+        self.departed.count += 1;
+        if gone.has_work_for_legacy {
+            self.blocking_with_work.retain(|other| *other != stream);
+            let last = Epoch { stream, seq: gone.last_seq };
+            join_shared(&mut self.departed.owed_to_legacy, &gone.order, Some(last));
+            self.departed.owed_until = self.departed.owed_until.max(gone.idle_at);
+        }
+        self.state_mut(LEGACY).joined_seq.remove(&stream);
+    }
+
+    /// Whether so many streams are gone that orders are full of them.
+    pub(crate) fn has_many_departed(&self) -> bool {
+        self.departed.count >= self.departed.clear_at
+    }
+
+    /// The streams that there are.
+    pub(crate) fn streams(&self) -> HashSet<StreamIndex> {
+        self.streams.indices().collect()
+    }
+
+    /// Clears what comes before what of streams of which nothing is known any more.
+    pub(crate) fn forget_unknown(&mut self, clearing: &mut Clearing<'_>) {
+        for state in self.streams.iter_mut() {
+            clearing.clear(&mut state.order);
+            for queued in &mut state.queue {
+                clearing.clear(&mut queued.order);
+                if let Work::Record(point) | Work::Wait(point) = &queued.work {
+                    point.forget_unknown(clearing);
+                }
+            }
+        }
+        clearing.clear(&mut self.host_order);
+        clearing.clear(&mut self.departed.owed_to_legacy);
+        self.departed.count = 0;
+    }
+
+    /// How many streams may go until orders are to be cleared again.
+    pub(crate) fn clear_after(&mut self, known: usize) {
+        self.departed.clear_at = FEW_DEPARTED + known;
     }
 
     /// The stream that a handle means to the calling thread.
@@ -150,12 +184,14 @@ impl Schedule {
         if stream != Stream::PER_THREAD {
             return self.by_handle.get(&stream).copied();
         }
-        let thread = std::thread::current().id();
-        if let Some(index) = self.per_thread.get(&thread) {
+        if let Some(index) = self.per_thread.get() {
             return Some(*index);
         }
+        for ended in self.per_thread.take_ended() {
+            self.leave(ended);
+        }
         let index = self.add_stream(Stream::PER_THREAD, StreamFlags::default());
-        self.per_thread.insert(thread, index);
+        self.per_thread.set(index);
         Some(index)
     }
 
@@ -165,7 +201,8 @@ impl Schedule {
     }
 
     pub(crate) fn is_blocking(&self, stream: StreamIndex) -> bool {
-        !self.state(stream).non_blocking
+        // One that was captured when its thread ended is gone.
+        self.streams.find(stream).is_some_and(|state| !state.non_blocking)
     }
 
     pub(crate) fn id(&self, stream: StreamIndex) -> StreamId {
@@ -173,11 +210,11 @@ impl Schedule {
     }
 
     fn state(&self, stream: StreamIndex) -> &StreamState {
-        &self.streams[stream.0 as usize]
+        self.streams.get(stream)
     }
 
     fn state_mut(&mut self, stream: StreamIndex) -> &mut StreamState {
-        &mut self.streams[stream.0 as usize]
+        self.streams.get_mut(stream)
     }
 
     /// Everything queued so far, wherever.
@@ -221,11 +258,11 @@ impl Schedule {
 
     /// A point behind what is queued on each stream that is not idle by now.
     pub(crate) fn mark_ends(&mut self, now: u64) -> Vec<Arc<Point>> {
-        let busy = |(index, state): (usize, &StreamState)| {
-            let is_busy = !state.queue.is_empty() || state.idle_at > now;
-            is_busy.then_some(StreamIndex(index as u32))
+        let is_busy = |stream: &StreamIndex| {
+            let state = self.state(*stream);
+            !state.queue.is_empty() || state.idle_at > now
         };
-        let busy: Vec<StreamIndex> = self.streams.iter().enumerate().filter_map(busy).collect();
+        let busy: Vec<StreamIndex> = self.streams.indices().filter(is_busy).collect();
         busy.into_iter().map(|stream| self.push_point(stream, now)).collect()
     }
 
@@ -239,7 +276,7 @@ impl Schedule {
     fn push_wait(&mut self, stream: StreamIndex, point: &Arc<Point>, now: u64) {
         if point.epoch.stream != stream {
             let state = self.state_mut(stream);
-            join_shared(&mut state.order, &point.order, Some(point.epoch));
+            join_shared(&mut state.order, &point.order(), Some(point.epoch));
             self.push(stream, Work::Wait(Arc::clone(point)), now);
         }
     }
@@ -256,7 +293,11 @@ impl Schedule {
         let state = self.state_mut(stream);
         state.last_seq = epoch.seq;
         let order = Arc::clone(&state.order);
-        let not_before = now.saturating_add(delay);
+        let mut not_before = now.saturating_add(delay);
+        if stream == LEGACY {
+            not_before = not_before.max(std::mem::take(&mut self.departed.owed_until));
+        }
+        let state = self.state_mut(stream);
         state.queue.push_back(Queued { epoch, order, work, not_before });
         let is_news = stream != LEGACY && !state.non_blocking && !state.has_work_for_legacy;
         if is_news {
@@ -283,6 +324,8 @@ impl Schedule {
     /// The legacy stream waits for all blocking streams, and they for it.
     fn join_legacy(&mut self, stream: StreamIndex, now: u64) {
         if stream == LEGACY {
+            let owed = std::mem::take(&mut self.departed.owed_to_legacy);
+            join_shared(&mut self.state_mut(LEGACY).order, &owed, None);
             for other in std::mem::take(&mut self.blocking_with_work) {
                 self.join_stream(LEGACY, other, now);
                 self.state_mut(other).has_work_for_legacy = false;
@@ -358,6 +401,7 @@ impl Schedule {
         state.idle_at = state.idle_at.max(end);
         let end = state.idle_at;
         self.offer(stream);
+        self.forget_if_done(stream);
         if let Some(point) = passed {
             point.pass(end);
             for stream in std::mem::take(&mut self.blocked) {
@@ -377,15 +421,21 @@ impl Schedule {
         self.state(stream).last_seq
     }
 
+    /// When streams that are gone will all have been idle.
+    pub(crate) fn departed_idle_at(&self) -> u64 {
+        self.departed.idle_at
+    }
+
     pub(crate) fn all_idle_at(&self) -> u64 {
-        self.streams.iter().map(|state| state.idle_at).max().unwrap_or(0)
+        let idle_at = self.streams.iter().map(|state| state.idle_at).max();
+        idle_at.unwrap_or(0).max(self.departed.idle_at)
     }
 
     // What the host knows.
 
     /// The host has seen the point pass.
     pub(crate) fn host_saw(&mut self, point: &Point) {
-        join_shared(&mut self.host_order, &point.order, Some(point.epoch));
+        join_shared(&mut self.host_order, &point.order(), Some(point.epoch));
         self.host_version += 1;
     }
 
@@ -401,5 +451,6 @@ impl Schedule {
     pub(crate) fn host_saw_all_up_to(&mut self, seq: u64) {
         join_shared(&mut self.host_order, &Order::after_all(seq), None);
         self.host_version += 1;
+        self.departed.owed_to_legacy = Arc::default();
     }
 }

@@ -4,7 +4,7 @@
 //! not used by two streams at once is a matter of points. A free range remembers the points of the
 //! frees that made it, and the reuse policies say which points may stand in the way of a taker.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use millpond::driver::{DriverPool, PoolAttribute};
@@ -12,7 +12,7 @@ use millpond::driver::{DriverPool, PoolAttribute};
 use crate::address_space::{AddressSpace, Region, RegionKind, whole_frames};
 use crate::board::Board;
 use crate::frames::{Extent, FRAME_BYTES};
-use crate::order::StreamIndex;
+use crate::order::{Clearing, StreamIndex};
 use crate::schedule::Schedule;
 use crate::work::Point;
 
@@ -28,12 +28,11 @@ struct FreeRange {
 }
 
 impl FreeRange {
-    /// Keeps the newest free of each stream: the older ones came before it.
+    /// Keeps frees that no other comes after: whoever waits for that has waited for them.
     fn add_free(&mut self, point: Arc<Point>) {
-        match self.frees.iter_mut().find(|old| old.epoch.stream == point.epoch.stream) {
-            Some(old) if old.epoch.seq >= point.epoch.seq => {}
-            Some(old) => *old = point,
-            None => self.frees.push(point),
+        if !self.frees.iter().any(|other| other.comes_after(&point)) {
+            self.frees.retain(|old| !point.comes_after(old));
+            self.frees.push(point);
         }
     }
 }
@@ -137,6 +136,21 @@ impl StreamPools {
     pub(crate) fn block_around(&self, address: u64) -> Option<(u64, u64)> {
         let (&start, &(_, bytes)) = self.live.range(..=address).next_back()?;
         (address - start < bytes).then_some((start, bytes))
+    }
+
+    /// Adds the streams of all frees that somebody may have to wait for.
+    pub(crate) fn add_streams_to(&self, known: &mut HashSet<StreamIndex>) {
+        known.extend(self.frees().map(|free| free.epoch.stream));
+    }
+
+    /// Clears what comes before them of streams of which nothing is known any more.
+    pub(crate) fn forget_unknown(&self, clearing: &mut Clearing<'_>) {
+        self.frees().for_each(|free| free.forget_unknown(clearing));
+    }
+
+    fn frees(&self) -> impl Iterator<Item = &Arc<Point>> {
+        let ranges = self.pools.values().flat_map(|pool| pool.free.values());
+        ranges.flat_map(|range| &range.frees)
     }
 
     /// The pool and size of a live block.

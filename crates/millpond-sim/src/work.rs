@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millpond::driver::{DevicePtr, Kernel, Location};
+use parking_lot::Mutex;
 
-use crate::order::{Epoch, Order};
+use crate::order::{Clearing, Epoch, Order};
 
 /// One piece of work.
 #[derive(Clone, Debug)]
@@ -46,15 +47,26 @@ const PENDING: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) epoch: Epoch,
-    /// What comes before the point in other streams.
-    pub(crate) order: Arc<Order>,
+    /// What comes before the point in other streams. Behind a lock only so that points can be shared: whoever asks has the
+    /// device's.
+    order: Mutex<Arc<Order>>,
     /// When it passed. Written once, under the device's lock; atomic only so that points can be shared.
     passed_at: AtomicU64,
 }
 
 impl Point {
     pub(crate) fn new(epoch: Epoch, order: Arc<Order>) -> Arc<Point> {
-        Arc::new(Point { epoch, order, passed_at: AtomicU64::new(PENDING) })
+        Arc::new(Point { epoch, order: Mutex::new(order), passed_at: AtomicU64::new(PENDING) })
+    }
+
+    /// What comes before the point in other streams.
+    pub(crate) fn order(&self) -> Arc<Order> {
+        Arc::clone(&self.order.lock())
+    }
+
+    /// Clears that of streams of which nothing is known any more.
+    pub(crate) fn forget_unknown(&self, clearing: &mut Clearing<'_>) {
+        clearing.clear(&mut self.order.lock());
     }
 
     pub(crate) fn pass(&self, at: u64) {
@@ -66,6 +78,12 @@ impl Point {
     pub(crate) fn passed_at(&self) -> Option<u64> {
         let at = self.passed_at.load(Ordering::Relaxed);
         (at != PENDING).then_some(at)
+    }
+
+    /// Whether it is the other point, or can only pass after it.
+    pub(crate) fn comes_after(&self, other: &Point) -> bool {
+        let same_stream = self.epoch.stream == other.epoch.stream;
+        same_stream && self.epoch.seq >= other.epoch.seq || self.order.lock().covers(other.epoch)
     }
 
     pub(crate) fn has_passed_by(&self, now: u64) -> bool {

@@ -41,6 +41,7 @@ mod scope;
 mod shelf;
 mod size_class;
 mod stats;
+mod streams;
 mod sync;
 #[allow(unsafe_code)]
 mod thread_cache;

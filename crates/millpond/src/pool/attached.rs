@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use super::counters::Counters;
-use super::inner::Inner;
+use super::inner::{Inner, Keep};
 use super::points::StreamSlot;
 use super::thread_cache::{HoldsCaches, ThreadCache, forget_last, set_last};
 use crate::driver::Stream;
@@ -17,6 +17,24 @@ struct OfPool {
     inner: Weak<Inner>,
     counters: Arc<Counters>,
     caches: Vec<(StreamSlot, Arc<ThreadCache>)>,
+}
+
+impl OfPool {
+    /// Streams come and go: what was kept for those that are forgotten goes back, and their caches serve others.
+    fn detach_forgotten(&mut self, inner: &Inner) {
+        let streams: Vec<StreamSlot> = self.caches.iter().map(|(of, _)| *of).collect();
+        let are_forgotten = inner.back.are_forgotten(&streams);
+        if !are_forgotten.contains(&true) {
+            return;
+        }
+        forget_last();
+        let mut are_forgotten = are_forgotten.into_iter();
+        let is_forgotten = |_: &mut (StreamSlot, _)| are_forgotten.next() == Some(true);
+        for (_, cache) in self.caches.extract_if(.., is_forgotten) {
+            // Nobody will ask for it on that stream.
+            inner.detach_cache(cache, Keep::No);
+        }
+    }
 }
 
 /// Streams of one pool that a thread has caches for, at most.
@@ -51,10 +69,11 @@ pub(super) fn attach(
         let cache = match of_pool.caches.iter().find(|(of, _)| *of == slot) {
             Some((_, cache)) => Arc::clone(cache),
             None => {
+                of_pool.detach_forgotten(inner);
                 if of_pool.caches.len() >= MOST_STREAMS {
-                    // Streams come and go; the one that was new longest ago has most likely gone.
+                    // The one that was new longest ago has most likely gone, too.
                     forget_last();
-                    inner.detach_cache(of_pool.caches.remove(0).1);
+                    inner.detach_cache(of_pool.caches.remove(0).1, Keep::Yes);
                 }
                 let cache = inner.add_cache(slot)?;
                 of_pool.caches.push((slot, Arc::clone(&cache)));

@@ -27,7 +27,8 @@ use super::fork::Process;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
 use super::pages::Pages;
-use super::points::{Order, Points, Settle, StreamSlot, Streams, is_out_of_reach};
+use super::points::{Points, StreamSlot};
+use super::streams::{Order, Settle, Streams, is_out_of_reach};
 use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverResult, PhysicalHandle, PhysicalProperties,
     RelaxedCalls, Stream,
@@ -404,9 +405,29 @@ impl Back {
         let _ = self.settle(Settle::Gone);
     }
 
-    /// Forgets streams that are gone.
+    /// Forgets streams that are gone and have nothing left to pass, as far as it can be found out.
     pub(super) fn forget_gone_streams(&self) {
-        self.state.lock().streams.forget_gone(&self.driver);
+        let mut state = self.state.lock();
+        let _ = state.streams.poll(&self.driver);
+        state.streams.forget_gone(&self.driver);
+    }
+
+    /// Which of these streams have been forgotten.
+    pub(super) fn are_forgotten(&self, streams: &[StreamSlot]) -> Vec<bool> {
+        let state = self.state.lock();
+        streams.iter().map(|stream| state.streams.is_forgotten(*stream)).collect()
+    }
+
+    /// Whether a stream goes with its thread.
+    pub(super) fn is_of_thread(&self, stream: StreamSlot) -> bool {
+        self.state.lock().streams.is_of_thread(stream)
+    }
+
+    /// Forgets points that nobody has to wait for, as far as it can be found out.
+    pub(super) fn forget_needless(&self, points: &mut Points) {
+        let mut state = self.state.lock();
+        let _ = state.streams.poll(&self.driver);
+        state.streams.forget_needless(points);
     }
 
     /// A thread ends that has used a stream.

@@ -11,6 +11,12 @@ use super::points::{Points, StreamSlot};
 use super::size_class::{CLASSES, Class};
 use super::thread_cache::{Bounds, Entry};
 
+/// Whether a list that has grown is worth looking through: when it is twice as long as the last time, and not short.
+pub(super) fn are_twice_as_many(had: usize, has: usize) -> bool {
+    const FEW: usize = 15;
+    had.max(FEW).ilog2() < has.max(FEW).ilog2()
+}
+
 /// Free blocks of a stream, by class. `bytes = Σ classes`.
 #[derive(Debug)]
 struct Lists {
@@ -214,6 +220,9 @@ impl Middle {
         entries: impl Iterator<Item = Entry>,
         most: Bounds,
     ) -> usize {
+        if most.blocks == 0 || most.bytes == 0 {
+            return 0;
+        }
         let lists = self.global.entry(stream).or_default();
         let list = &mut lists.classes[class.index()];
         let had = list.len();
@@ -225,11 +234,22 @@ impl Middle {
         kept
     }
 
-    /// Puts a block back into its slab. A slab that is empty then is taken out.
-    pub(super) fn give_to_slab(&mut self, entry: Entry, points: &Points) -> Option<EmptySlab> {
+    /// Puts a block back into its slab. A slab that is empty then is taken out. `forget_needless` is for the slab's points, when they
+    /// have become many: streams come and go, and a slab may stay.
+    pub(super) fn give_to_slab(
+        &mut self,
+        entry: Entry,
+        points: &Points,
+        forget_needless: impl FnOnce(&mut Points),
+    ) -> Option<EmptySlab> {
         let slab =
             self.slabs.get_mut(&entry.header).expect("blocks of slabs are given back to them");
+        let had = slab.points.len();
         slab.points.merge(points.clone());
+        let has = slab.points.len();
+        if are_twice_as_many(had, has) {
+            forget_needless(&mut slab.points);
+        }
         slab.free.push(entry.index as u8);
         let (class, stream) = (slab.class, slab.stream);
         match slab.free.len() {
@@ -264,10 +284,22 @@ impl Middle {
         }
     }
 
-    /// Forgets streams for which there is nothing: they come and go.
-    pub(super) fn forget_idle_streams(&mut self) {
+    /// Forgets streams for which there is nothing: they come and go. Takes what is in the global cache for those that are forgotten
+    /// elsewhere: nobody will ask for it.
+    pub(super) fn forget_idle_streams(
+        &mut self,
+        are_forgotten: impl Fn(&[StreamSlot]) -> Vec<bool>,
+    ) -> Vec<(StreamSlot, Entry)> {
         self.global.retain(|_, lists| lists.bytes > 0);
         self.partial.retain(|_, lists| lists.iter().any(|list| !list.is_empty()));
+        let streams: Vec<StreamSlot> = self.global.keys().copied().collect();
+        let forgotten = streams.iter().zip(are_forgotten(&streams)).filter(|(_, is)| *is);
+        let mut entries = Vec::new();
+        for (stream, _) in forgotten {
+            let classes = self.global.remove(stream).into_iter().flat_map(|lists| lists.classes);
+            entries.extend(classes.flatten().map(|entry| (*stream, entry)));
+        }
+        entries
     }
 
     /// Takes everything out of the global cache.
@@ -305,7 +337,7 @@ mod tests {
         let (class, stream) = (Class::of(4096), StreamSlot(0));
         for seed in 0..20 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let mut streams = crate::pool::points::Streams::default();
+            let mut streams = crate::pool::streams::Streams::default();
             let handle = crate::driver::Stream(1);
             assert_eq!(streams.slot(crate::driver::StreamId(1), handle), stream);
             let mut middle = Middle::default();
@@ -325,7 +357,7 @@ mod tests {
                     taken.append(&mut batch);
                 } else if !taken.is_empty() {
                     let entry = taken.swap_remove(rng.usize(0..taken.len()));
-                    middle.give_to_slab(entry, &Points::default());
+                    middle.give_to_slab(entry, &Points::default(), |_| {});
                 }
                 assert_places(&middle);
             }
@@ -334,7 +366,7 @@ mod tests {
             offsets.dedup();
             assert_eq!(offsets.len(), taken.len(), "seed {seed}: a block was given twice");
             for entry in taken {
-                middle.give_to_slab(entry, &Points::default());
+                middle.give_to_slab(entry, &Points::default(), |_| {});
             }
             assert!(middle.slabs.is_empty(), "seed {seed}: all slabs are empty and gone");
             assert_places(&middle);

@@ -7,7 +7,8 @@ use super::{Leaving, Placed, Reach, State, Taker, Wanted};
 use crate::driver::{Driver, DriverResult, PhysicalHandle};
 use crate::pool::heap::{Node, NodeId, Use, position};
 use crate::pool::pages::PageNumber;
-use crate::pool::points::{Order, Points, StreamSlot};
+use crate::pool::points::{Points, StreamSlot};
+use crate::pool::streams::Order;
 
 impl State {
     /// A range whose pages all have memory, and that the stream may use or can be made to wait for.
@@ -282,7 +283,7 @@ impl State {
         self.used_bytes -= bytes;
         self.pages.remove_user(start, bytes);
         let merged = self.heap.free(node);
-        self.heap.node_mut(merged).points.forget_needless(&self.streams);
+        self.streams.forget_needless(&mut self.heap.node_mut(merged).points);
     }
 
     /// Gives back what had to wait for a capture, if that is over, or for the device.

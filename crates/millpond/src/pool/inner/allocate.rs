@@ -180,6 +180,12 @@ impl Inner {
         let mut state = self.back.state();
         let slot = state.streams.slot(id, stream);
         state.streams.set_captured(slot, capture != CaptureState::None);
+        let are_many = state.streams.are_many();
+        drop(state);
+        if are_many {
+            // There may be no background.
+            self.forget_gone_streams();
+        }
         Ok((Taker { slot, handle: stream }, capture))
     }
 

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use super::regions::Sweep;
-use super::{BelongsTo, Inner};
+use super::{BelongsTo, Inner, Keep};
 use crate::driver::Driver;
 use crate::pool::background;
+use crate::pool::points::StreamSlot;
 
 /// How long memory is kept that nobody needs, in intervals. Learns from its mistakes: memory that had to be fetched again was
 /// given back too early.
@@ -118,7 +119,11 @@ impl Inner {
     /// Forgets streams that are gone: they come and go.
     pub(super) fn forget_gone_streams(&self) {
         self.back.forget_gone_streams();
-        self.middle.lock().forget_idle_streams();
+        let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
+        let unwanted = self.middle.lock().forget_idle_streams(are_forgotten);
+        if !unwanted.is_empty() && !self.back.is_captures() {
+            self.give_small(unwanted, Keep::No);
+        }
     }
 
     /// Empties caches, if too much of what is reserved is nobody's, so that it merges.

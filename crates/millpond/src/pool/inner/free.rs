@@ -8,8 +8,8 @@ use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::counters::Counting;
 use crate::pool::headers::{Block, Kind, Tag, Word};
 use crate::pool::inbox::Left;
-use crate::pool::middle::EmptySlab;
-use crate::pool::points::StreamSlot;
+use crate::pool::middle::{EmptySlab, Middle};
+use crate::pool::points::{Points, StreamSlot};
 use crate::pool::shelf::LARGEST_CACHED_BYTES;
 use crate::pool::size_class::Class;
 use crate::pool::thread_cache::{Bounds, Entry, Parcel, RemoteFree, ThreadCache, with_last};
@@ -341,11 +341,22 @@ impl Inner {
             if kept < of_list.len() {
                 let points = self.back.points([stream]);
                 let rest = entries().skip(kept);
-                empty.extend(rest.filter_map(|entry| middle.give_to_slab(entry, &points)));
+                empty.extend(
+                    rest.filter_map(|entry| self.give_to_slab(&mut middle, entry, &points)),
+                );
             }
         }
         drop(middle);
         empty.into_iter().for_each(|slab| self.free_slab(slab));
+    }
+
+    pub(super) fn give_to_slab(
+        &self,
+        middle: &mut Middle,
+        entry: Entry,
+        points: &Points,
+    ) -> Option<EmptySlab> {
+        middle.give_to_slab(entry, points, |points| self.back.forget_needless(points))
     }
 
     pub(super) fn free_slab(&self, slab: EmptySlab) {

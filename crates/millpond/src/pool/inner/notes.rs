@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{Inner, Keep};
 use crate::driver::{DevicePtr, Stream};
 use crate::pool::headers::Block;
+use crate::pool::middle::are_twice_as_many;
 use crate::pool::points::StreamSlot;
 use crate::pool::scope::TagUsage;
 
@@ -64,9 +65,24 @@ impl Inner {
         let noted = self.note(block, |note| {
             if !note.streams.contains(&taker.slot) {
                 note.streams.push(taker.slot);
+                self.forget_needless_streams(&mut note.streams);
             }
         });
         if noted { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }
+    }
+
+    /// A block may stay while streams that use it come and go. Of those that are forgotten one will do: their work can be waited for
+    /// with that of the whole device only.
+    fn forget_needless_streams(&self, streams: &mut Vec<StreamSlot>) {
+        if !are_twice_as_many(streams.len() - 1, streams.len()) {
+            return;
+        }
+        let mut are_forgotten = self.back.are_forgotten(streams).into_iter();
+        let mut has_forgotten = false;
+        streams.retain(|_| {
+            let is_forgotten = are_forgotten.next() == Some(true);
+            !(is_forgotten && std::mem::replace(&mut has_forgotten, true))
+        });
     }
 
     /// Counts a block under the name of a scope.
@@ -110,7 +126,7 @@ impl Inner {
         let streams = note.streams.into_iter().filter(|other| *other != stream).chain([stream]);
         let points = self.back.points(streams);
         if block.header.class().is_some() {
-            let empty = self.middle.lock().give_to_slab(block.entry(), &points);
+            let empty = self.give_to_slab(&mut self.middle.lock(), block.entry(), &points);
             if let Some(slab) = empty {
                 self.free_slab(slab);
             }

@@ -6,7 +6,8 @@ use super::allocate::Patience;
 use super::{Inner, WORTH_DRAINING_BYTES};
 use crate::driver::{DriverError, DriverResult};
 use crate::pool::back::{Placed, Reach, Wanted};
-use crate::pool::points::{Settle, StreamSlot};
+use crate::pool::points::StreamSlot;
+use crate::pool::streams::Settle;
 
 /// How often everything is given up for a request before it fails: other threads may be quicker to take it.
 const LAST_ATTEMPTS: usize = 8;

@@ -44,16 +44,18 @@ impl Inner {
         }
         for cache in of_thread {
             let stream = cache.stream();
-            self.detach_cache(cache);
+            // Nobody else will ask for what is kept for the thread's own stream.
+            let keep = if self.back.is_of_thread(stream) { Keep::No } else { Keep::Yes };
+            self.detach_cache(cache, keep);
             self.back.thread_ends(stream);
         }
         self.caches.lock().unused_counters.push(counters);
     }
 
     /// A thread needs a cache no longer: it is emptied and waits for another thread, or another stream.
-    pub(in crate::pool) fn detach_cache(&self, cache: Arc<ThreadCache>) {
+    pub(in crate::pool) fn detach_cache(&self, cache: Arc<ThreadCache>, keep: Keep) {
         cache.inbox.set_orphaned(true);
-        self.drain_cache(&cache, Keep::Yes);
+        self.drain_cache(&cache, keep);
         self.caches.lock().orphans.push(cache);
     }
 

@@ -123,7 +123,7 @@ impl Inner {
         for entry in entries {
             let header = self.page_map.header(entry.header);
             if header.class().is_some() {
-                let empty = self.middle.lock().give_to_slab(entry, &Points::default());
+                let empty = self.give_to_slab(&mut self.middle.lock(), entry, &Points::default());
                 if let Some(slab) = empty {
                     self.free_slab(slab);
                 }

@@ -1,0 +1,253 @@
+//! The streams that a pool has seen, and what is known of their points.
+//!
+//! A free is a point in its stream. Nothing is recorded for it at first: points are numbered, and an event is
+//! recorded when a stream's points leave for others to use, so that one event stands for all that leaves at a time.
+
+mod events;
+mod settling;
+mod state;
+mod waits;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+pub(super) use self::events::is_out_of_reach;
+pub(super) use self::settling::Settle;
+use self::state::StreamState;
+use super::numbers::Numbers;
+use super::points::{Point, Points, StreamSlot};
+use crate::driver::{Driver, Event, Stream, StreamId};
+
+/// Events kept for the next time.
+const MOST_SPARE_EVENTS: usize = 32;
+/// Events of a stream after which it is worth asking which have passed.
+const MOST_RECORDED: usize = 32;
+/// Waits of a stream after which it is worth asking which are for what has passed.
+const MOST_WAITED: usize = 64;
+/// Streams among which none is looked for that is gone.
+const FEW_STREAMS: usize = 16;
+
+/// The streams that a pool has seen. `passed_below ≤ front of recorded ≤ … ≤ number`.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// What is not here is gone, and all its points have passed. A map, because streams come and go and the first may stay.
+    slots: HashMap<StreamSlot, Box<StreamState>, Numbers>,
+    /// Streams that were ever seen.
+    seen: u32,
+    /// How many streams there may be until it is worth looking which are gone.
+    look_at: usize,
+    gone: BTreeSet<StreamSlot>,
+    /// When it was last looked which streams are gone.
+    looked_in: Option<u64>,
+    /// More than any point of a stream that was forgotten.
+    first_number: u64,
+    /// Streams that have events, and streams that have points without one: few, however many streams there were.
+    with_events: BTreeSet<StreamSlot>,
+    unrecorded: BTreeSet<StreamSlot>,
+    by_id: HashMap<StreamId, StreamSlot>,
+    spare_events: Vec<Event>,
+    /// Threads that wait for an event at the moment.
+    waiting: usize,
+    /// While this stays, what was found out about streams holds.
+    epoch: Option<Arc<AtomicU64>>,
+    order: Order,
+}
+
+/// What may be done for a stream to come after another's points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Events may be recorded and waited for.
+    #[default]
+    Events,
+    /// Nothing: the memory belongs to a capture, whose streams must be left alone and whose work runs who knows when.
+    /// It serves the stream that freed it, and no other.
+    SameStream,
+}
+
+impl Streams {
+    pub(super) fn new(epoch: Option<Arc<AtomicU64>>, order: Order) -> Streams {
+        Streams { epoch, order, look_at: FEW_STREAMS, ..Streams::default() }
+    }
+
+    pub(super) fn order_by(&self) -> Order {
+        self.order
+    }
+
+    /// The capture is over and its graph's work done: from now on these are streams like any others. What was freed on them
+    /// since, by work of its own, is waited for like anything else.
+    pub(super) fn end_capture(&mut self) {
+        self.order = Order::Events;
+    }
+
+    /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
+    pub(super) fn slot(&mut self, id: StreamId, handle: Stream) -> StreamSlot {
+        if let Some(&slot) = self.by_id.get(&id) {
+            if self.gone.remove(&slot) {
+                self.state(slot).is_gone = false;
+            }
+            return slot;
+        }
+        let slot = StreamSlot(self.seen);
+        self.seen = self.seen.checked_add(1).expect("four billion streams");
+        let state = StreamState::new(Some(id), handle, self.first_number);
+        self.slots.insert(slot, Box::new(state));
+        self.by_id.insert(id, slot);
+        slot
+    }
+
+    fn known(&self, slot: StreamSlot) -> Option<&StreamState> {
+        self.slots.get(&slot).map(|state| &**state)
+    }
+
+    fn state(&mut self, slot: StreamSlot) -> &mut StreamState {
+        let first_number = self.first_number;
+        self.slots.entry(slot).or_insert_with(|| {
+            self.gone.insert(slot);
+            Box::new(StreamState::new(None, Stream::LEGACY, first_number))
+        })
+    }
+
+    /// The point of a free that happens now on a stream.
+    pub(super) fn point(&mut self, slot: StreamSlot) -> Point {
+        let state = self.state(slot);
+        let (number, is_first) = (state.number, !state.has_unrecorded);
+        if is_first {
+            state.has_unrecorded = true;
+            self.unrecorded.insert(slot);
+        }
+        Point { stream: slot, number }
+    }
+
+    /// Whether frees need events: not while there is only one stream, which orders itself.
+    pub(super) fn are_several(&self) -> bool {
+        self.seen > 1
+    }
+
+    /// Whether a stream can be made to wait for these points, as far as is known.
+    pub(super) fn can_wait_for(&self, points: &Points) -> bool {
+        let can = |Point { stream, number }| {
+            self.known(stream).is_none_or(|state| {
+                let is_reachable = !state.is_captured && !state.is_gone;
+                is_reachable || state.has_passed(number) || state.has_event_after(number)
+            })
+        };
+        self.order == Order::Events && points.iter().all(can)
+    }
+
+    /// Whether a stream may use memory with these points, as far as is known: it comes after them, or can be made to. Nobody's
+    /// stream cannot.
+    pub(super) fn can_serve(&self, points: &Points, taker: StreamSlot) -> bool {
+        self.are_ordered(points, taker) || taker != StreamSlot::NOBODY && self.can_wait_for(points)
+    }
+
+    fn has_passed(&self, point: Point) -> bool {
+        self.known(point.stream).is_none_or(|state| state.has_passed(point.number))
+    }
+
+    /// Whether one point comes after another of another stream, because its stream was made to wait for that.
+    fn comes_after(&self, later: Point, earlier: Point) -> bool {
+        later.stream != earlier.stream
+            && self.known(later.stream).is_some_and(|state| {
+                let waited = state.waited.get(&earlier.stream);
+                waited.is_some_and(|waited| {
+                    waited.number >= earlier.number && waited.since <= later.number
+                })
+            })
+    }
+
+    fn has_waited(&self, taker: StreamSlot, point: Point) -> bool {
+        taker != StreamSlot::NOBODY
+            && self.known(taker).is_some_and(|state| state.has_waited_for(point))
+    }
+
+    /// Whether work of `taker` comes after all points by itself, as far as is known.
+    pub(super) fn are_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
+        points.iter().all(|point| {
+            point.stream == taker || self.has_passed(point) || self.has_waited(taker, point)
+        })
+    }
+
+    /// Whether all points have passed, as far as is known.
+    pub(super) fn have_passed(&self, points: &Points) -> bool {
+        points.iter().all(|point| self.has_passed(point))
+    }
+
+    /// Forgets points that have passed, or that another comes after, where there are several: every stream that used the memory
+    /// leaves a point, and whoever takes it next would wait for them all.
+    pub(super) fn forget_needless(&self, points: &mut Points) {
+        points.forget_where(|point, all| {
+            self.has_passed(point) || all.iter().any(|later| self.comes_after(*later, point))
+        });
+    }
+
+    /// Whether the stream is being captured or not is known now.
+    pub(super) fn set_captured(&mut self, slot: StreamSlot, is_captured: bool) {
+        self.state(slot).is_captured = is_captured;
+    }
+
+    /// Forgets streams that are gone and whose points have all passed.
+    pub(super) fn forget_gone(&mut self, driver: &dyn Driver) {
+        let now = self.epoch();
+        if now.is_none() || self.looked_in != now {
+            self.looked_in = now;
+            for (slot, state) in &mut self.slots {
+                // Whatever cannot be found out now is found out later.
+                if !state.is_of_thread() && state.find_out_if_gone(driver) == Ok(true) {
+                    state.is_gone = true;
+                    self.gone.insert(*slot);
+                }
+            }
+        }
+        for slot in self.gone.clone() {
+            let Some(state) = self.slots.get(&slot) else { continue };
+            if state.has_unrecorded || !state.recorded.is_empty() || state.settling > 0 {
+                continue;
+            }
+            self.first_number = self.first_number.max(state.number + 1);
+            if let Some(id) = state.id {
+                self.by_id.remove(&id);
+            }
+            self.slots.remove(&slot);
+            self.gone.remove(&slot);
+        }
+        self.look_at = FEW_STREAMS + 2 * self.slots.len();
+    }
+
+    /// Whether there are so many streams that it is worth looking which are gone.
+    pub(super) fn are_many(&self) -> bool {
+        self.slots.len() > self.look_at
+    }
+
+    /// Whether a stream has been forgotten.
+    pub(super) fn is_forgotten(&self, slot: StreamSlot) -> bool {
+        self.known(slot).is_none()
+    }
+
+    /// Whether a stream is a thread's own.
+    pub(super) fn is_of_thread(&self, slot: StreamSlot) -> bool {
+        self.known(slot).is_some_and(StreamState::is_of_thread)
+    }
+
+    /// A thread ends that has used a stream: if it is its own, nobody else can record on it.
+    pub(super) fn thread_ends(&mut self, slot: StreamSlot, driver: &dyn Driver) {
+        if !self.is_of_thread(slot) {
+            return;
+        }
+        // What has no event now waits for the device.
+        let _ = self.record(slot, driver);
+        self.state(slot).is_gone = true;
+        self.gone.insert(slot);
+    }
+
+    /// Gives all events back. Nothing may be freed or taken any more.
+    pub(super) fn close(&mut self, driver: &dyn Driver) {
+        let recorded = self.slots.values_mut().flat_map(|state| state.recorded.drain(..));
+        let events: Vec<Event> =
+            recorded.map(|(_, event)| event).chain(self.spare_events.drain(..)).collect();
+        for event in events {
+            // A driver that is gone has taken its events along.
+            let _ = driver.destroy_event(event);
+        }
+    }
+}

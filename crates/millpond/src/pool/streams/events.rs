@@ -1,0 +1,201 @@
+//! Events that stand for the points of a stream.
+
+use std::sync::atomic::Ordering;
+
+use super::{MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
+use crate::driver::{
+    Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
+    RelaxedCalls, Stream,
+};
+use crate::pool::points::{Point, StreamSlot};
+
+/// Whether an error says that a stream's points cannot be waited for with an event. It is known of the stream then, and memory that
+/// would have to wait for it [cannot serve](Streams::can_serve) others.
+pub(in crate::pool) fn is_out_of_reach(error: &DriverError) -> bool {
+    match error.kind {
+        DriverErrorKind::CaptureUnsupported => true,
+        DriverErrorKind::InvalidHandle => error.call == Call::RecordEvent,
+        _ => false,
+    }
+}
+
+/// Whether nothing may be recorded on a stream because of a capture.
+fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
+    match driver.capture_state(stream) {
+        Ok(state) => Ok(state != CaptureState::None),
+        // The legacy stream's answer while a stream is captured that orders itself with it.
+        Err(error) if error.kind == DriverErrorKind::CaptureUnsupported => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+impl Streams {
+    /// Records an event for everything freed on a stream so far.
+    ///
+    /// # Errors
+    /// Also if the stream [is out of reach](is_out_of_reach): it is being captured, and an event would become part of the capture; or
+    /// it is gone, and its work can only be waited for with everything else ([`begin_settling`](Self::begin_settling)).
+    pub(in crate::pool) fn record(
+        &mut self,
+        slot: StreamSlot,
+        driver: &dyn Driver,
+    ) -> DriverResult<()> {
+        if self.order == Order::SameStream || !self.state(slot).has_unrecorded {
+            return Ok(());
+        }
+        let epoch = self.epoch();
+        let state = self.state(slot);
+        let handle = state.handle;
+        // The per-thread stream is another one in each thread, and this may not be the thread it was named in.
+        let now = epoch.filter(|_| !state.is_of_thread());
+        if now.is_none() || state.checked_in != now || state.is_gone {
+            self.check_is_there(slot, driver)?;
+            self.check_capture(slot, driver)?;
+        }
+        if self.state(slot).recorded.len() >= MOST_RECORDED {
+            let _relaxed = RelaxedCalls::enter(driver);
+            self.poll_stream(slot, driver)?;
+        }
+        let event = match self.spare_events.pop() {
+            Some(event) => event,
+            None => driver.create_event(EventTiming::Disabled)?,
+        };
+        if let Err(error) = driver.record_event(event, handle) {
+            self.spare_events.push(event);
+            return Err(error);
+        }
+        // Whoever begins a capture, or destroys the stream, so that another gets its handle, does it in another thread, and perhaps
+        // at this moment.
+        if now.is_none() || self.epoch() != now {
+            let checked = self.check_is_there(slot, driver);
+            if let Err(error) = checked.and_then(|()| self.check_capture(slot, driver)) {
+                self.spare_events.push(event);
+                return Err(error);
+            }
+        }
+        let state = self.state(slot);
+        state.checked_in = now;
+        state.recorded.push_back((state.number, event));
+        state.number += 1;
+        state.has_unrecorded = false;
+        self.unrecorded.remove(&slot);
+        self.with_events.insert(slot);
+        Ok(())
+    }
+
+    /// Records what is unrecorded on every stream, so that it can be waited for.
+    ///
+    /// # Errors
+    /// The first. Every stream was tried: one that is captured does not keep the others.
+    pub(in crate::pool) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        let mut all = Ok(());
+        for slot in self.unrecorded.iter().copied().collect::<Vec<_>>() {
+            // Nobody has to be asked once more about a stream that is gone, but about another thread's: it may be this one's.
+            let state = self.state(slot);
+            if !state.is_gone || state.is_of_thread() {
+                all = all.and(self.record(slot, driver));
+            }
+        }
+        all
+    }
+
+    pub(super) fn epoch(&self) -> Option<u64> {
+        // Relaxed: whoever uses a stream that has changed has learnt of it by other means.
+        self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn check_is_there(
+        &mut self,
+        slot: StreamSlot,
+        driver: &dyn Driver,
+    ) -> DriverResult<()> {
+        let state = self.state(slot);
+        state.is_gone = state.find_out_if_gone(driver)?;
+        if !state.is_gone {
+            self.gone.remove(&slot);
+            return Ok(());
+        }
+        self.gone.insert(slot);
+        Err(DriverError::with_detail(
+            Call::RecordEvent,
+            DriverErrorKind::InvalidHandle,
+            "the stream is gone",
+        ))
+    }
+
+    pub(super) fn check_capture(
+        &mut self,
+        slot: StreamSlot,
+        driver: &dyn Driver,
+    ) -> DriverResult<()> {
+        let is_captured = is_captured(self.state(slot).handle, driver)?;
+        self.state(slot).is_captured = is_captured;
+        if !is_captured {
+            return Ok(());
+        }
+        Err(DriverError::with_detail(
+            Call::RecordEvent,
+            DriverErrorKind::CaptureUnsupported,
+            "the stream is being captured",
+        ))
+    }
+
+    /// The event that stands for a point that has not passed.
+    pub(super) fn event_of(
+        &mut self,
+        point: Point,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<(u64, Event)>> {
+        if !self.state(point.stream).has_event_after(point.number) {
+            // Also if it is being settled: that may take long.
+            self.point(point.stream);
+            self.record(point.stream, driver)?;
+        }
+        let recorded = &self.state(point.stream).recorded;
+        Ok(recorded.iter().find(|(number, _)| *number >= point.number).copied())
+    }
+
+    fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
+        let Some(state) = self.slots.get_mut(&slot) else { return };
+        while let Some((number, passed)) = state.recorded.pop_front() {
+            state.passed_below = number + 1;
+            self.spare_events.push(passed);
+            if passed == event {
+                break;
+            }
+        }
+        if state.recorded.is_empty() {
+            self.with_events.remove(&slot);
+        }
+    }
+
+    /// Finds out which points have passed meanwhile, without waiting.
+    pub(in crate::pool) fn poll(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        if self.with_events.is_empty() && self.spare_events.len() <= MOST_SPARE_EVENTS {
+            return Ok(());
+        }
+        let _relaxed = RelaxedCalls::enter(driver);
+        for slot in self.with_events.iter().copied().collect::<Vec<_>>() {
+            self.poll_stream(slot, driver)?;
+        }
+        // A thread that waits for an event does so without the lock.
+        while self.spare_events.len() > MOST_SPARE_EVENTS && self.waiting == 0 {
+            let event = self.spare_events.pop().expect("more than none");
+            if let Err(error) = driver.destroy_event(event) {
+                self.spare_events.push(event);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_stream(&mut self, slot: StreamSlot, driver: &dyn Driver) -> DriverResult<()> {
+        while let Some(&(_, event)) = self.state(slot).recorded.front() {
+            if !driver.query_event(event)? {
+                break;
+            }
+            self.passed_up_to(slot, event);
+        }
+        Ok(())
+    }
+}

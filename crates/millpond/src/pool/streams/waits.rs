@@ -1,0 +1,108 @@
+//! Streams that wait for points of others, and what they then come after.
+
+use super::state::Waited;
+use super::{MOST_WAITED, Streams};
+use crate::driver::{Driver, DriverResult, Event, Stream};
+use crate::pool::points::{Point, Points, StreamSlot};
+
+impl Streams {
+    /// Makes a stream wait for all points that it is not ordered after; says for how many. What is for nobody's stream
+    /// [can serve](Self::can_serve) it: there is nothing to wait for.
+    pub(in crate::pool) fn order(
+        &mut self,
+        points: &Points,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<usize> {
+        if taker == StreamSlot::NOBODY {
+            debug_assert!(self.have_passed(points));
+            return Ok(0);
+        }
+        let epoch = self.epoch();
+        let mut waited = Vec::new();
+        for point in points.iter() {
+            if point.stream != taker
+                && !self.has_passed(point)
+                && !self.has_waited(taker, point)
+                && let Some((number, event)) = self.event_of(point, driver)?
+            {
+                driver.wait_event(handle, event)?;
+                waited.push((point.stream, number));
+            }
+        }
+        if !waited.is_empty() && self.is_itself(taker, epoch, driver) {
+            self.note_waits(taker, &waited);
+        }
+        Ok(waited.len())
+    }
+
+    /// Whether what was queued on a stream since `epoch` is its own work: not a capture's, not that of another stream with its handle.
+    fn is_itself(&mut self, slot: StreamSlot, epoch: Option<u64>, driver: &dyn Driver) -> bool {
+        let state = self.state(slot);
+        let then = epoch.filter(|_| !state.is_of_thread());
+        if then.is_some() && state.checked_in == then && self.epoch() == then {
+            return true;
+        }
+        let checked = self.check_is_there(slot, driver);
+        let is_itself = checked.and_then(|()| self.check_capture(slot, driver)).is_ok();
+        if is_itself && self.epoch() == then {
+            self.state(slot).checked_in = then;
+        }
+        is_itself
+    }
+
+    fn note_waits(&mut self, taker: StreamSlot, waited: &[(StreamSlot, u64)]) {
+        if self.state(taker).waited.len() > MOST_WAITED {
+            let mut known = std::mem::take(&mut self.state(taker).waited);
+            known.retain(|&stream, &mut Waited { number, .. }| {
+                !self.has_passed(Point { stream, number })
+            });
+            self.state(taker).waited = known;
+        }
+        let state = self.state(taker);
+        waited.iter().for_each(|(stream, number)| state.note_wait(*stream, *number));
+    }
+
+    /// One point that stands for all these, which a stream has just been made to wait for: of that stream. None, if it cannot be had.
+    pub(in crate::pool) fn point_after(
+        &mut self,
+        points: &Points,
+        taker: StreamSlot,
+        driver: &dyn Driver,
+    ) -> Option<Points> {
+        // Also shows that the wait was the stream's own, and not a capture's.
+        if taker == StreamSlot::NOBODY || !self.are_ordered(points, taker) {
+            return None;
+        }
+        let point = self.point(taker);
+        self.record(taker, driver).ok()?;
+        Some(Points::of(point))
+    }
+
+    /// An event to wait for, if these points have not passed.
+    pub(in crate::pool) fn event_before(
+        &mut self,
+        points: &Points,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<Event>> {
+        for point in points.iter() {
+            if !self.has_passed(point)
+                && let Some((_, event)) = self.event_of(point, driver)?
+            {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A thread begins to wait for an event, without the lock: none is destroyed until it has ended.
+    pub(in crate::pool) fn begin_waiting(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// It has waited.
+    pub(in crate::pool) fn end_waiting(&mut self) {
+        self.waiting -= 1;
+    }
+}
