@@ -52,6 +52,17 @@ fn time_passes_without_calls() {
 }
 
 #[test]
+fn work_of_a_stream_that_is_gone_is_waited_for() {
+    let gpu = gpu(1.0);
+    let stream = gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+    let before = gpu.now();
+    gpu.launch(&work(KERNEL), stream).unwrap();
+    gpu.destroy_stream(stream).unwrap();
+    gpu.synchronize_device().unwrap();
+    assert!(gpu.now() - before >= KERNEL, "{:?}", gpu.now() - before);
+}
+
+#[test]
 fn a_thread_that_waits_does_not_keep_others_from_calling() {
     let gpu = gpu(1.0);
     let stream = gpu.create_stream(StreamFlags::default()).unwrap();
