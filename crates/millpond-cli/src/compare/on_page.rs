@@ -4,23 +4,14 @@ use super::report::Report;
 use super::row::Row;
 use super::scenario::Scenario;
 use crate::page::{
-    Better, Cell, Column, Matrix, MatrixCell, Measure, Origin, Page, Part, Row as PageRow, Section,
+    Better, Cell, Column, Figure, Matrix, MatrixCell, Origin, Page, Part, Row as PageRow, Section,
     Table, Unit,
 };
 
-/// A figure that every result has: where it stands in tables and in the matrix.
-struct Figure {
-    name: &'static str,
-    help: &'static str,
-    unit: Unit,
-    origin: Origin,
-    better: Better,
-    of: fn(&Row) -> f64,
-    /// Whether allocators are compared by it.
-    is_compared: bool,
-}
+/// How a figure of a result is found.
+type Of = fn(&Row) -> f64;
 
-const FIGURES: [Figure; 10] = [
+const FIGURES: [Figure<Of>; 10] = [
     Figure {
         name: "Time",
         help: "Measured on the host and modelled on the device together.",
@@ -169,7 +160,7 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)]) -> Matrix {
     let columns: Vec<String> = played
         .first()
         .map_or_else(Vec::new, |(_, rows)| rows.iter().map(|row| row.allocator.clone()).collect());
-    let cell = |figure: &Figure, rows: &[&Row], allocator: &String| {
+    let cell = |figure: &Figure<Of>, rows: &[&Row], allocator: &String| {
         match rows.iter().find(|row| row.allocator == *allocator) {
             Some(row) if row.has_finished() => {
                 MatrixCell { value: Some((figure.of)(row)), note: None }
@@ -179,16 +170,10 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)]) -> Matrix {
             None => MatrixCell::default(),
         }
     };
-    let measures = FIGURES.iter().filter(|figure| figure.is_compared).map(|figure| Measure {
-        name: figure.name.to_owned(),
-        help: figure.help.to_owned(),
-        unit: figure.unit,
-        origin: figure.origin,
-        better: figure.better,
-        cells: played
-            .iter()
-            .map(|(_, rows)| columns.iter().map(|name| cell(figure, rows, name)).collect())
-            .collect(),
+    let measures = FIGURES.iter().filter(|figure| figure.is_compared).map(|figure| {
+        let cells =
+            |rows: &Vec<&Row>| columns.iter().map(|name| cell(figure, rows, name)).collect();
+        figure.measure(played.iter().map(|(_, rows)| cells(rows)).collect())
     });
     Matrix {
         title: "Allocators by scenario".to_owned(),
@@ -200,13 +185,6 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)]) -> Matrix {
 }
 
 fn figures(rows: &[&Row]) -> Table {
-    let columns = FIGURES.iter().map(|figure| Column {
-        name: figure.name.to_owned(),
-        help: figure.help.to_owned(),
-        unit: figure.unit,
-        origin: figure.origin,
-        better: figure.better,
-    });
     let row = |row: &&Row| PageRow {
         cells: std::iter::once(Cell::Text(row.allocator.clone()))
             .chain(FIGURES.iter().map(|figure| Cell::Number((figure.of)(row))))
@@ -217,8 +195,8 @@ fn figures(rows: &[&Row]) -> Table {
         |row: &&Row| Some(format!("{} ran out with {}", row.allocator, row.oom.as_ref()?));
     Table {
         title: "Figures".to_owned(),
-        columns: std::iter::once(text_column("Allocator", "What served the scenario."))
-            .chain(columns)
+        columns: std::iter::once(Column::of_texts("Allocator", "What served the scenario."))
+            .chain(FIGURES.iter().map(Figure::column))
             .collect(),
         rows: rows.iter().map(row).collect(),
         notes: rows.iter().filter_map(ran_out).collect(),
@@ -243,7 +221,7 @@ fn standings(report: &Report) -> Table {
         better: Better::Less,
     };
     let columns = vec![
-        text_column("Allocator", "The least time × memory first."),
+        Column::of_texts("Allocator", "The least time × memory first."),
         ratio(
             "Time",
             Origin::Measured,
@@ -251,7 +229,7 @@ fn standings(report: &Report) -> Table {
         ),
         ratio("Peak", Origin::Counted, "Reserved to live at the peak: geometric mean."),
         ratio("Mean", Origin::Counted, "Reserved to live on average: geometric mean."),
-        text_column("Ran out", "Scenarios in which memory was out."),
+        Column::of_texts("Ran out", "Scenarios in which memory was out."),
     ];
     let rows = report.standings.iter().map(|standing| {
         let finite = |value: f64| Cell::maybe(value.is_finite().then_some(value));
@@ -298,18 +276,8 @@ fn texts(title: &str, columns: &[(&str, &str)], rows: impl Iterator<Item = Vec<S
     };
     Table {
         title: title.to_owned(),
-        columns: columns.iter().map(|(name, help)| text_column(name, help)).collect(),
+        columns: columns.iter().map(|(name, help)| Column::of_texts(name, help)).collect(),
         rows: rows.map(row).collect(),
         notes: Vec::new(),
-    }
-}
-
-fn text_column(name: &str, help: &str) -> Column {
-    Column {
-        name: name.to_owned(),
-        help: help.to_owned(),
-        unit: Unit::Text,
-        origin: Origin::Given,
-        better: Better::Neither,
     }
 }
