@@ -53,26 +53,16 @@ pub fn happenings(device: &DeviceTrace, more: usize) -> Vec<Happens> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond::trace::{Event, StackId};
+    use millpond::trace::Event;
 
     #[test]
     fn the_last_step_is_repeated_with_blocks_of_its_own() {
-        let event = |kind, addr, bytes| Event {
-            time_us: 0,
-            addr,
-            bytes,
-            stream: 0,
-            pool: 0,
-            thread: 0,
-            kind,
-            stack: StackId::NONE,
-        };
         // Steps of 64 blocks; each frees the block that the same allocation made one step before.
         let mut events = Vec::new();
         for number in 0..4 * 64_u64 {
-            events.push(event(EventKind::Alloc, number + 1, number % 64 + 1));
+            events.push(Event::new(EventKind::Alloc, number + 1, number % 64 + 1));
             if let Some(before) = number.checked_sub(64) {
-                events.push(event(EventKind::FreeCompleted, before + 1, 0));
+                events.push(Event::new(EventKind::FreeCompleted, before + 1, 0));
             }
         }
         let device = DeviceTrace { events, ..DeviceTrace::default() };

@@ -51,19 +51,10 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond::trace::{Event, StackId};
+    use millpond::trace::Event;
 
     fn device(sizes: impl IntoIterator<Item = u64>) -> DeviceTrace {
-        let event = |bytes| Event {
-            time_us: 0,
-            addr: 0,
-            bytes,
-            stream: 0,
-            pool: 0,
-            thread: 0,
-            kind: EventKind::Alloc,
-            stack: StackId::NONE,
-        };
+        let event = |bytes| Event::new(EventKind::Alloc, 0, bytes);
         DeviceTrace { events: sizes.into_iter().map(event).collect(), ..DeviceTrace::default() }
     }
 

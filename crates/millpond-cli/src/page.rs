@@ -9,6 +9,7 @@
 //! says so to the browser, too (its content security policy).
 
 mod chart;
+mod figure;
 mod matrix;
 mod table;
 
@@ -18,6 +19,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 pub(crate) use self::chart::{Chart, Watched};
+pub(crate) use self::figure::Figure;
 pub(crate) use self::matrix::{Matrix, MatrixCell, Measure};
 pub(crate) use self::table::{Cell, Column, Row, Table};
 

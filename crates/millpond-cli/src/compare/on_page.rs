@@ -4,23 +4,14 @@ use super::report::{Report, Times};
 use super::row::Row;
 use super::scenario::Scenario;
 use crate::page::{
-    Better, Cell, Column, Matrix, MatrixCell, Measure, Origin, Page, Part, Row as PageRow, Section,
+    Better, Cell, Column, Figure, Matrix, MatrixCell, Origin, Page, Part, Row as PageRow, Section,
     Table, Unit,
 };
 
-/// A figure that every result has: where it stands in tables and in the matrix.
-struct Figure {
-    name: &'static str,
-    help: &'static str,
-    unit: Unit,
-    origin: Origin,
-    better: Better,
-    of: fn(&Row) -> f64,
-    /// Whether allocators are compared by it.
-    is_compared: bool,
-}
+/// How a figure of a result is found.
+type Of = fn(&Row) -> f64;
 
-const FIGURES: [Figure; 10] = [
+const FIGURES: [Figure<Of>; 10] = [
     Figure {
         name: "Time",
         help: "Measured on the host and modelled on the device together.",
@@ -113,28 +104,21 @@ const FIGURES: [Figure; 10] = [
     },
 ];
 
-impl Figure {
-    /// What is modelled on a simulated device is measured on a real one.
-    fn origin(&self, times: Times) -> Origin {
-        match (self.origin, times) {
-            (Origin::Modelled, Times::Measured) => Origin::Measured,
-            (origin, _) => origin,
+/// The figures as they are called on a device: what is modelled on a simulated one is measured on a real one.
+fn shown(times: Times) -> [Figure<Of>; 10] {
+    FIGURES.map(|mut figure| {
+        if times == Times::Measured {
+            match figure.name {
+                "Model" => figure.name = "Device",
+                "Time" => figure.help = "Measured, on the host and on the device.",
+                _ => {}
+            }
+            if figure.origin == Origin::Modelled {
+                figure.origin = Origin::Measured;
+            }
         }
-    }
-
-    fn name(&self, times: Times) -> String {
-        match (self.name, times) {
-            ("Model", Times::Measured) => "Device".to_owned(),
-            (name, _) => name.to_owned(),
-        }
-    }
-
-    fn help(&self, times: Times) -> String {
-        match (self.name, times) {
-            ("Time", Times::Measured) => "Measured, on the host and on the device.".to_owned(),
-            _ => self.help.to_owned(),
-        }
-    }
+        figure
+    })
 }
 
 /// The page of a report on these scenarios.
@@ -193,7 +177,7 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)], times: Times) -> Matrix {
     let columns: Vec<String> = played
         .first()
         .map_or_else(Vec::new, |(_, rows)| rows.iter().map(|row| row.allocator.clone()).collect());
-    let cell = |figure: &Figure, rows: &[&Row], allocator: &String| {
+    let cell = |figure: &Figure<Of>, rows: &[&Row], allocator: &String| {
         match rows.iter().find(|row| row.allocator == *allocator) {
             Some(row) if row.has_finished() => {
                 MatrixCell { value: Some((figure.of)(row)), note: None }
@@ -203,16 +187,11 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)], times: Times) -> Matrix {
             None => MatrixCell::default(),
         }
     };
-    let measures = FIGURES.iter().filter(|figure| figure.is_compared).map(|figure| Measure {
-        name: figure.name(times),
-        help: figure.help(times),
-        unit: figure.unit,
-        origin: figure.origin(times),
-        better: figure.better,
-        cells: played
-            .iter()
-            .map(|(_, rows)| columns.iter().map(|name| cell(figure, rows, name)).collect())
-            .collect(),
+    let shown = shown(times);
+    let measures = shown.iter().filter(|figure| figure.is_compared).map(|figure| {
+        let cells =
+            |rows: &Vec<&Row>| columns.iter().map(|name| cell(figure, rows, name)).collect();
+        figure.measure(played.iter().map(|(_, rows)| cells(rows)).collect())
     });
     Matrix {
         title: "Allocators by scenario".to_owned(),
@@ -224,13 +203,6 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)], times: Times) -> Matrix {
 }
 
 fn figures(rows: &[&Row], times: Times) -> Table {
-    let columns = FIGURES.iter().map(|figure| Column {
-        name: figure.name(times),
-        help: figure.help(times),
-        unit: figure.unit,
-        origin: figure.origin(times),
-        better: figure.better,
-    });
     let row = |row: &&Row| PageRow {
         cells: std::iter::once(Cell::Text(row.allocator.clone()))
             .chain(FIGURES.iter().map(|figure| Cell::Number((figure.of)(row))))
@@ -241,8 +213,8 @@ fn figures(rows: &[&Row], times: Times) -> Table {
         |row: &&Row| Some(format!("{} ran out with {}", row.allocator, row.oom.as_ref()?));
     Table {
         title: "Figures".to_owned(),
-        columns: std::iter::once(text_column("Allocator", "What served the scenario."))
-            .chain(columns)
+        columns: std::iter::once(Column::of_texts("Allocator", "What served the scenario."))
+            .chain(shown(times).iter().map(Figure::column))
             .collect(),
         rows: rows.iter().map(row).collect(),
         notes: rows.iter().filter_map(ran_out).collect(),
@@ -267,7 +239,7 @@ fn standings(report: &Report) -> Table {
         better: Better::Less,
     };
     let columns = vec![
-        text_column("Allocator", "The least time × memory first."),
+        Column::of_texts("Allocator", "The least time × memory first."),
         ratio(
             "Time",
             Origin::Measured,
@@ -275,7 +247,7 @@ fn standings(report: &Report) -> Table {
         ),
         ratio("Peak", Origin::Counted, "Reserved to live at the peak: geometric mean."),
         ratio("Mean", Origin::Counted, "Reserved to live on average: geometric mean."),
-        text_column("Ran out", "Scenarios in which memory was out."),
+        Column::of_texts("Ran out", "Scenarios in which memory was out."),
     ];
     let rows = report.standings.iter().map(|standing| {
         let finite = |value: f64| Cell::maybe(value.is_finite().then_some(value));
@@ -322,18 +294,8 @@ fn texts(title: &str, columns: &[(&str, &str)], rows: impl Iterator<Item = Vec<S
     };
     Table {
         title: title.to_owned(),
-        columns: columns.iter().map(|(name, help)| text_column(name, help)).collect(),
+        columns: columns.iter().map(|(name, help)| Column::of_texts(name, help)).collect(),
         rows: rows.map(row).collect(),
         notes: Vec::new(),
-    }
-}
-
-fn text_column(name: &str, help: &str) -> Column {
-    Column {
-        name: name.to_owned(),
-        help: help.to_owned(),
-        unit: Unit::Text,
-        origin: Origin::Given,
-        better: Better::Neither,
     }
 }

@@ -39,6 +39,19 @@ pub(crate) struct Column {
     pub(crate) better: Better,
 }
 
+impl Column {
+    /// A column of names or other texts.
+    pub(crate) fn of_texts(name: &str, help: &str) -> Column {
+        Column {
+            name: name.to_owned(),
+            help: help.to_owned(),
+            unit: Unit::Text,
+            origin: Origin::Given,
+            better: Better::Neither,
+        }
+    }
+}
+
 /// One cell.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(untagged)]

@@ -4,33 +4,33 @@ use millpond::replay::Recorder;
 
 use super::report::{Report, ReportedResult, ReportedTrace};
 use crate::page::{
-    Better, Cell, Chart, Column, Matrix, MatrixCell, Measure, Origin, Page, Part, Row, Section,
+    Better, Cell, Chart, Column, Figure, Matrix, MatrixCell, Origin, Page, Part, Row, Section,
     Table, Unit, Watched, grouped,
 };
 
-/// A figure that every result has: where it stands in tables and in the matrix.
-struct Figure {
-    name: &'static str,
-    help: &'static str,
-    unit: Unit,
-    origin: Origin,
-    better: Better,
-    of: fn(&ReportedResult) -> Option<f64>,
+/// How a figure of a result is found.
+struct Of {
+    replayed: fn(&ReportedResult) -> Option<f64>,
     /// The same of the allocator that was recorded.
     recorded: fn(&ReportedTrace) -> Option<f64>,
-    /// Whether allocators are compared by it.
-    is_compared: bool,
 }
 
-const FIGURES: [Figure; 10] = [
+/// Of what was replayed only.
+const fn replayed(replayed: fn(&ReportedResult) -> Option<f64>) -> Of {
+    Of { replayed, recorded: |_| None }
+}
+
+const FIGURES: [Figure<Of>; 10] = [
     Figure {
         name: "Reserved",
         help: "Taken from the driver at the most.",
         unit: Unit::Bytes,
         origin: Origin::Counted,
         better: Better::Less,
-        of: |result| Some(result.peak_reserved_bytes as f64),
-        recorded: |trace| Some(recorded_bytes(trace)),
+        of: Of {
+            replayed: |result| Some(result.peak_reserved_bytes as f64),
+            recorded: |trace| Some(recorded_bytes(trace)),
+        },
         is_compared: true,
     },
     Figure {
@@ -39,10 +39,12 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Ratio,
         origin: Origin::Counted,
         better: Better::Less,
-        of: |result| result.ratio,
-        recorded: |trace| {
-            (trace.peak_live_bytes > 0)
-                .then(|| recorded_bytes(trace) / trace.peak_live_bytes as f64)
+        of: Of {
+            replayed: |result| result.ratio,
+            recorded: |trace| {
+                (trace.peak_live_bytes > 0)
+                    .then(|| recorded_bytes(trace) / trace.peak_live_bytes as f64)
+            },
         },
         is_compared: false,
     },
@@ -52,8 +54,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Ratio,
         origin: Origin::Counted,
         better: Better::Less,
-        of: |result| result.mean_ratio,
-        recorded: |_| None,
+        of: replayed(|result| result.mean_ratio),
         is_compared: true,
     },
     Figure {
@@ -62,8 +63,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Bytes,
         origin: Origin::Counted,
         better: Better::Less,
-        of: |result| result.min_capacity_bytes.map(|bytes| bytes as f64),
-        recorded: |_| None,
+        of: replayed(|result| result.min_capacity_bytes.map(|bytes| bytes as f64)),
         is_compared: true,
     },
     Figure {
@@ -72,8 +72,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Ns,
         origin: Origin::Measured,
         better: Better::Less,
-        of: |result| Some(result.ns_per_op),
-        recorded: |_| None,
+        of: replayed(|result| Some(result.ns_per_op)),
         is_compared: true,
     },
     Figure {
@@ -82,8 +81,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Count,
         origin: Origin::Counted,
         better: Better::Less,
-        of: |result| Some(result.driver_calls as f64),
-        recorded: |_| None,
+        of: replayed(|result| Some(result.driver_calls as f64)),
         is_compared: false,
     },
     Figure {
@@ -92,8 +90,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Ms,
         origin: Origin::Modelled,
         better: Better::Less,
-        of: |result| result.modelled_ms.or(result.measured_ms),
-        recorded: |_| None,
+        of: replayed(|result| result.modelled_ms.or(result.measured_ms)),
         is_compared: true,
     },
     Figure {
@@ -102,8 +99,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Count,
         origin: Origin::Counted,
         better: Better::Neither,
-        of: |result| result.page_moves.map(|moves| moves as f64),
-        recorded: |_| None,
+        of: replayed(|result| result.page_moves.map(|moves| moves as f64)),
         is_compared: false,
     },
     Figure {
@@ -112,8 +108,7 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Count,
         origin: Origin::Counted,
         better: Better::Neither,
-        of: |result| result.cross_stream_waits.map(|waits| waits as f64),
-        recorded: |_| None,
+        of: replayed(|result| result.cross_stream_waits.map(|waits| waits as f64)),
         is_compared: false,
     },
     Figure {
@@ -122,10 +117,14 @@ const FIGURES: [Figure; 10] = [
         unit: Unit::Count,
         origin: Origin::Counted,
         better: Better::Neither,
-        of: |result| result.addresses.as_ref().map(|addresses| addresses.addresses_matched as f64),
-        recorded: |trace| {
-            let addresses = trace.results.first()?.addresses.as_ref()?;
-            Some(addresses.addresses_total as f64)
+        of: Of {
+            replayed: |result| {
+                result.addresses.as_ref().map(|addresses| addresses.addresses_matched as f64)
+            },
+            recorded: |trace| {
+                let addresses = trace.results.first()?.addresses.as_ref()?;
+                Some(addresses.addresses_total as f64)
+            },
         },
         is_compared: false,
     },
@@ -177,16 +176,11 @@ fn matrix(traces: &[ReportedTrace]) -> Matrix {
     let columns = traces.first().map_or_else(Vec::new, |trace| {
         trace.results.iter().map(|result| result.allocator.clone()).collect()
     });
-    let measures = compared.map(|figure| Measure {
-        name: figure.name.to_owned(),
-        help: figure.help.to_owned(),
-        unit: figure.unit,
-        origin: figure.origin,
-        better: figure.better,
-        cells: traces
-            .iter()
-            .map(|trace| trace.results.iter().map(|result| compared_cell(figure, result)).collect())
-            .collect(),
+    let measures = compared.map(|figure| {
+        let cells = |trace: &ReportedTrace| {
+            trace.results.iter().map(|result| compared_cell(figure, result)).collect()
+        };
+        figure.measure(traces.iter().map(cells).collect())
     });
     Matrix {
         title: "Allocators by trace".to_owned(),
@@ -201,9 +195,9 @@ fn matrix(traces: &[ReportedTrace]) -> Matrix {
 }
 
 /// Who stopped early cannot win by having reserved little until then.
-fn compared_cell(figure: &Figure, result: &ReportedResult) -> MatrixCell {
+fn compared_cell(figure: &Figure<Of>, result: &ReportedResult) -> MatrixCell {
     match result.oom {
-        None => MatrixCell { value: (figure.of)(result), note: None },
+        None => MatrixCell { value: (figure.of.replayed)(result), note: None },
         Some(_) => MatrixCell { value: None, note: Some("ran out".to_owned()) },
     }
 }
@@ -243,24 +237,13 @@ fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
 }
 
 fn table(trace: &ReportedTrace) -> Table {
-    let name = Column {
-        name: "Allocator".to_owned(),
-        help: "What did the trace's work.".to_owned(),
-        unit: Unit::Text,
-        origin: Origin::Given,
-        better: Better::Neither,
-    };
     // What nobody knows, such as the smallest device when it was not looked for, needs no column.
-    let is_known = |figure: &&Figure| trace.results.iter().any(|one| (figure.of)(one).is_some());
-    let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
-    let columns = figures.iter().map(|figure| Column {
-        name: figure.name.to_owned(),
-        help: figure.help.to_owned(),
-        unit: figure.unit,
-        origin: figure.origin,
-        better: figure.better,
-    });
-    let row = |name: &str, is_compared: bool, value: &dyn Fn(&Figure) -> Option<f64>| Row {
+    let is_known =
+        |figure: &&Figure<Of>| trace.results.iter().any(|one| (figure.of.replayed)(one).is_some());
+    let figures: Vec<&Figure<Of>> = FIGURES.iter().filter(is_known).collect();
+    let name = Column::of_texts("Allocator", "What did the trace's work.");
+    let columns = figures.iter().map(|figure| figure.column());
+    let row = |name: &str, is_compared: bool, value: &dyn Fn(&Figure<Of>) -> Option<f64>| Row {
         cells: std::iter::once(Cell::Text(name.to_owned()))
             .chain(figures.iter().map(|figure| Cell::maybe(value(figure))))
             .collect(),
@@ -268,11 +251,10 @@ fn table(trace: &ReportedTrace) -> Table {
     };
     // A log tells nothing of what was reserved.
     let recorded = (trace.recorded_peak_reserved_bytes > 0)
-        .then(|| row("as recorded", false, &|figure| (figure.recorded)(trace)));
-    let replayed = trace
-        .results
-        .iter()
-        .map(|result| row(&result.allocator, result.oom.is_none(), &|figure| (figure.of)(result)));
+        .then(|| row("as recorded", false, &|figure| (figure.of.recorded)(trace)));
+    let replayed = trace.results.iter().map(|result| {
+        row(&result.allocator, result.oom.is_none(), &|figure| (figure.of.replayed)(result))
+    });
     let stopped = trace.results.iter().filter_map(|result| {
         Some(format!("{} stopped at {}", result.allocator, result.oom.as_ref()?))
     });

@@ -77,20 +77,11 @@ fn peak_live_bytes(steps: &[Step], blocks: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{DeviceTrace, Event, EventKind, StackId};
+    use crate::trace::{DeviceTrace, Event, EventKind};
 
     #[test]
     fn halves_meet_in_the_middle() {
-        let event = |kind, addr, bytes| Event {
-            time_us: 7,
-            addr,
-            bytes,
-            stream: 0,
-            pool: 0,
-            thread: 0,
-            kind,
-            stack: StackId::NONE,
-        };
+        let event = |kind, addr, bytes| Event { time_us: 7, ..Event::new(kind, addr, bytes) };
         let events = vec![
             event(EventKind::Alloc, 0, 10),
             event(EventKind::Alloc, 512, 20),

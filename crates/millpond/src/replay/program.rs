@@ -229,10 +229,10 @@ fn per_thread(handles: &[u64]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Event, EventKind, StackId};
+    use crate::trace::{Event, EventKind};
 
     fn event(kind: EventKind, addr: u64, bytes: u64) -> Event {
-        Event { time_us: 7, addr, bytes, stream: 1, pool: 0, thread: 2, kind, stack: StackId::NONE }
+        Event { time_us: 7, stream: 1, thread: 2, ..Event::new(kind, addr, bytes) }
     }
 
     #[test]

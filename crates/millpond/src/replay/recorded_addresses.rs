@@ -215,19 +215,7 @@ mod tests {
 
     #[test]
     fn answers_that_no_driver_gives_are_left_out() {
-        let of = |addr, bytes, kind| {
-            let event = Event {
-                time_us: 0,
-                addr,
-                bytes,
-                stream: 0,
-                pool: 0,
-                thread: 0,
-                kind,
-                stack: crate::trace::StackId::NONE,
-            };
-            RecordedSegment::of(&event)
-        };
+        let of = |addr, bytes, kind| RecordedSegment::of(&Event::new(kind, addr, bytes));
         assert_eq!(of(4096, 512, EventKind::SegmentAlloc), Some(segment(4096, 512)));
         assert_eq!(of(4096, 512, EventKind::SegmentMap), None);
         for (addr, bytes) in [(0, 512), (4096, 0), (4097, 512), (1 << 56, 512), (512, u64::MAX)] {

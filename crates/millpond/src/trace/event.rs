@@ -24,6 +24,14 @@ pub struct Event {
     pub stack: StackId,
 }
 
+impl Event {
+    /// Something that happened to so many bytes at an address, of which nothing else is known: at time 0, of the first stream, pool and
+    /// thread, by nobody.
+    pub const fn new(kind: EventKind, addr: u64, bytes: u64) -> Event {
+        Event { time_us: 0, addr, bytes, stream: 0, pool: 0, thread: 0, kind, stack: StackId::NONE }
+    }
+}
+
 // A million events are to fit into 40 MB, and whoever adds a field should notice.
 const _: () = assert!(size_of::<Event>() == 40);
 

@@ -157,26 +157,22 @@ mod tests {
     use super::*;
     use crate::trace::{Block, BlockState, Segment};
 
-    fn event(kind: EventKind, addr: u64, bytes: u64) -> Event {
-        Event { time_us: 0, addr, bytes, stream: 0, pool: 0, thread: 0, kind, stack: StackId::NONE }
-    }
-
     #[test]
     fn a_block_lives_from_alloc_to_completed_free() {
         let mut live = LiveBlocks::default();
-        assert_eq!(live.apply(&event(EventKind::Alloc, 8, 100)), Change::Allocated);
-        assert_eq!(live.apply(&event(EventKind::FreeRequested, 8, 100)), Change::None);
+        assert_eq!(live.apply(&Event::new(EventKind::Alloc, 8, 100)), Change::Allocated);
+        assert_eq!(live.apply(&Event::new(EventKind::FreeRequested, 8, 100)), Change::None);
         assert_eq!(live.live_bytes(), 100);
-        assert_eq!(live.apply(&event(EventKind::FreeCompleted, 8, 100)), Change::Freed(100));
-        assert_eq!(live.apply(&event(EventKind::FreeCompleted, 8, 100)), Change::UnknownFree);
+        assert_eq!(live.apply(&Event::new(EventKind::FreeCompleted, 8, 100)), Change::Freed(100));
+        assert_eq!(live.apply(&Event::new(EventKind::FreeCompleted, 8, 100)), Change::UnknownFree);
         assert_eq!(live.live_bytes(), 0);
     }
 
     #[test]
     fn an_alloc_at_a_live_address_ends_what_was_there() {
         let mut live = LiveBlocks::default();
-        live.apply(&event(EventKind::Alloc, 8, 100));
-        assert_eq!(live.apply(&event(EventKind::Alloc, 8, 30)), Change::Replaced(100));
+        live.apply(&Event::new(EventKind::Alloc, 8, 100));
+        assert_eq!(live.apply(&Event::new(EventKind::Alloc, 8, 30)), Change::Replaced(100));
         assert_eq!(live.live_bytes(), 30);
         assert_eq!(live.iter().collect::<Vec<_>>(), [(8, 30)]);
     }
@@ -194,10 +190,10 @@ mod tests {
         let device = DeviceTrace {
             device: 0,
             events: vec![
-                event(EventKind::FreeCompleted, 512, 77),
-                event(EventKind::Alloc, 512, 300),
-                event(EventKind::Alloc, 1024, 10),
-                event(EventKind::FreeCompleted, 1024, 10),
+                Event::new(EventKind::FreeCompleted, 512, 77),
+                Event::new(EventKind::Alloc, 512, 300),
+                Event::new(EventKind::Alloc, 1024, 10),
+                Event::new(EventKind::FreeCompleted, 1024, 10),
             ],
             segments: vec![Segment {
                 addr: 0,

@@ -105,19 +105,10 @@ impl Summing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{EventKind, StackId};
+    use crate::trace::EventKind;
 
     fn device(events: &[(EventKind, u64, u64)], segment_bytes: &[u64]) -> DeviceTrace {
-        let event = |&(kind, addr, bytes)| Event {
-            time_us: 0,
-            addr,
-            bytes,
-            stream: 0,
-            pool: 0,
-            thread: 0,
-            kind,
-            stack: StackId::NONE,
-        };
+        let event = |&(kind, addr, bytes)| Event::new(kind, addr, bytes);
         let segment = |&bytes| Segment {
             addr: 0,
             bytes,
