@@ -44,6 +44,8 @@ enum What {
     LeftBehind,
     /// Use handles in some threads while others destroy them
     RacingHandles,
+    /// Print the host time of calls
+    Times,
     /// Print what the device is and can do
     Describe,
 }
@@ -76,6 +78,7 @@ fn main() {
         What::TwoDevices => two_devices::use_both(),
         What::LeftBehind => left_behind::see(cli.device),
         What::RacingHandles => racing_handles::race(&*open()),
+        What::Times => times::print(&*open()),
         What::Describe => println!("{:?}", open().description()),
     }
 }
@@ -136,6 +139,36 @@ mod cudarc_memory {
     fn simulated() -> Arc<dyn Resource> {
         let profile = millpond_sim::Profile::named("p100-16g").unwrap();
         Arc::new(Pool::new(Arc::new(millpond_sim::SimGpu::new(profile))).unwrap())
+    }
+}
+
+mod times {
+    use std::time::Instant;
+
+    use millpond::driver::{Driver, EventTiming, Stream, StreamFlags};
+
+    const CALLS: u32 = 20_000;
+
+    /// The host time of the calls that a pool makes most, in nanoseconds.
+    pub(super) fn print(driver: &dyn Driver) {
+        let stream = driver.create_stream(StreamFlags::NON_BLOCKING).unwrap();
+        let event = driver.create_event(EventTiming::Disabled).unwrap();
+        let time = |name: &str, call: &dyn Fn()| {
+            let round = |_| {
+                let begin = Instant::now();
+                (0..CALLS).for_each(|_| call());
+                begin.elapsed() / CALLS
+            };
+            let least = (0..5).map(round).min().unwrap_or_default();
+            println!("{name:16} {:>6} ns", least.as_nanos());
+        };
+        time("query_event", &|| assert!(driver.query_event(event).unwrap()));
+        time("stream_id", &|| driver.stream_id(stream).map(drop).unwrap());
+        time("capture_state", &|| driver.capture_state(Stream::LEGACY).map(drop).unwrap());
+        time("memory_info", &|| driver.memory_info().map(drop).unwrap());
+        time("alloc and free", &|| driver.free(driver.alloc(4096).unwrap()).unwrap());
+        driver.destroy_event(event).unwrap();
+        driver.destroy_stream(stream).unwrap();
     }
 }
 
