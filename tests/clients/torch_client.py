@@ -43,13 +43,14 @@ def tensors():
 
 def memory():
     """What PyTorch says of its memory is what the driver says."""
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     assert 0 < free <= total == torch.cuda.get_device_properties(0).total_memory
     before = torch.cuda.memory_allocated()
     kept = [torch.empty(64 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
     assert torch.cuda.memory_allocated() == before + 4 * 64 * MIB
     assert torch.cuda.mem_get_info()[0] <= free - 4 * 64 * MIB
-    segments = torch.cuda.memory_snapshot()
+    segments = [segment for segment in torch.cuda.memory_snapshot() if segment["device"] == 0]
     assert sum(segment["total_size"] for segment in segments) == torch.cuda.memory_reserved()
     assert sum(segment["allocated_size"] for segment in segments) == torch.cuda.memory_allocated()
     del kept

@@ -46,23 +46,43 @@ pub(crate) fn check(simcuda: &Path) -> Result<()> {
     let python = install()?;
     run(&mut cargo(&["build", "--release", "--locked", "-p", "millpond-cli"]))?;
     let millpond = target()?.join("release/millpond");
-    for Run { simulated, allocator, cases } in RUNS {
-        println!("torch: MILLPOND_SIM={simulated} PYTORCH_CUDA_ALLOC_CONF={allocator}");
+    let client = |simulated: &str| {
         let mut client = Command::new(&python);
         client.arg(root().join("tests/clients/torch_client.py"));
+        let preloaded = PRELOADED.map(|name| simcuda.join(name).display().to_string());
+        client.env("LD_LIBRARY_PATH", simcuda).env("LD_PRELOAD", preloaded.join(":"));
+        client.env("MILLPOND_SIM", simulated);
+        client
+    };
+    for Run { simulated, allocator, cases } in RUNS {
+        println!("torch: MILLPOND_SIM={simulated} PYTORCH_CUDA_ALLOC_CONF={allocator}");
+        let mut client = client(simulated);
         for case in cases {
             match *case {
                 "snapshot" => client.arg(format!("snapshot:{}", millpond.display())),
                 case => client.arg(case),
             };
         }
-        let preloaded = PRELOADED.map(|name| simcuda.join(name).display().to_string());
-        client.env("LD_LIBRARY_PATH", simcuda).env("LD_PRELOAD", preloaded.join(":"));
-        client.env("MILLPOND_SIM", simulated).env("PYTORCH_CUDA_ALLOC_CONF", allocator);
-        let (said, _) = capture(&mut client)?;
-        print!("{said}");
-        ensure!(said.ends_with("all is well\n"), "{cases:?} ended too early");
+        succeeds(client.env("PYTORCH_CUDA_ALLOC_CONF", allocator))?;
     }
+    two_at_once(client)
+}
+
+/// Two processes train on one device, which is faster than a real one so that they need not wait.
+fn two_at_once(client: impl Fn(&str) -> Command + Sync) -> Result<()> {
+    let simulated = format!("capacity=8GiB,clock=100,shared=torch-{}", std::process::id());
+    println!("torch: MILLPOND_SIM={simulated}, twice");
+    let one = || succeeds(client(&simulated).args(["tensors", "training"]));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(one);
+        one().and(other.join().expect("it returns what went wrong"))
+    })
+}
+
+fn succeeds(client: &mut Command) -> Result<()> {
+    let (said, _) = capture(client)?;
+    print!("{said}");
+    ensure!(said.ends_with("all is well\n"), "{client:?} ended too early");
     Ok(())
 }
 
