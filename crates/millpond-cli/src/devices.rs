@@ -94,7 +94,7 @@ impl Device {
         Device {
             default: info.name == default,
             device: info.name.clone(),
-            kind: DeviceKind::Real,
+            kind: info.kind,
             title: device.title.clone(),
             capacity_bytes: info.capacity_bytes as u64,
             granularity_bytes: info.granularity_bytes as u64,

@@ -29,6 +29,9 @@ pub struct CudaDevice {
     pub rdma_memory: bool,
 }
 
+/// How the names of devices end that are none.
+const SIMULATED: &str = "(simulated)";
+
 impl CudaDevice {
     pub(crate) fn describe(
         cuda: &Cuda,
@@ -42,9 +45,13 @@ impl CudaDevice {
         } else {
             None
         };
+        let title = device.title()?;
+        // The stand-in for NVIDIA's driver says what it is, and so does whoever reports figures of it.
+        let kind =
+            if title.ends_with(SIMULATED) { DeviceKind::Simulated } else { DeviceKind::Real };
         let info = DeviceInfo {
             name: format!("cuda:{number}"),
-            kind: DeviceKind::Real,
+            kind,
             capacity_bytes: device.total_bytes()?,
             granularity_bytes: granularity.unwrap_or(USUAL_PAGE_BYTES),
             plain_granularity_bytes: PLAIN_GRANULARITY_BYTES,
@@ -59,7 +66,7 @@ impl CudaDevice {
         let bus_bytes = f64::from(number_of(Attribute::MemoryBusBits)?) / 8.0;
         Ok(CudaDevice {
             info,
-            title: device.title()?,
+            title,
             driver_version: cuda.version(),
             compute_capability: (
                 number_of(Attribute::ComputeMajor)?,

@@ -8,6 +8,9 @@ use crate::device::Device;
 /// CUDA's numbers run from 1 to somewhere here; what is not listed below is 0.
 const LAST_ATTRIBUTE: i32 = 150;
 
+/// Memory gives two words of this width a cycle: what makes a clock of the profile's bandwidth.
+const BUS_BYTES: f64 = 128.0;
+
 /// What a device that was not described otherwise can compute.
 const DEFAULT_CAPABILITY: (i32, i32) = (8, 0);
 
@@ -30,11 +33,11 @@ impl Device {
         let info = self.gpu.device();
         let (major, minor) = self.compute_capability();
         let value = match attribute {
-            1 => 1024,                                                   // MAX_THREADS_PER_BLOCK
-            2 | 3 => 1024,                                               // MAX_BLOCK_DIM_X, _Y
-            4 => 64,                                                     // MAX_BLOCK_DIM_Z
-            5 => i32::MAX,                                               // MAX_GRID_DIM_X
-            6 | 7 => 65535,                                              // MAX_GRID_DIM_Y, _Z
+            1 => 1024,                                                       // MAX_THREADS_PER_BLOCK
+            2 | 3 => 1024,                                                   // MAX_BLOCK_DIM_X, _Y
+            4 => 64,                                                         // MAX_BLOCK_DIM_Z
+            5 => i32::MAX,                                                   // MAX_GRID_DIM_X
+            6 | 7 => 65535,                                                  // MAX_GRID_DIM_Y, _Z
             8 => 48 << 10,                     // MAX_SHARED_MEMORY_PER_BLOCK
             9 => 64 << 10,                     // TOTAL_CONSTANT_MEMORY
             10 => 32,                          // WARP_SIZE
@@ -47,8 +50,8 @@ impl Device {
             19 => 1,                           // CAN_MAP_HOST_MEMORY
             31 => 1,                           // CONCURRENT_KERNELS
             33 => self.ordinal as i32 + 1,     // PCI_BUS_ID
-            36 => (self.profile.bandwidth / 1e6 / 2.0) as i32 / 128 * 8, // MEMORY_CLOCK_RATE
-            37 => 1024,                        // GLOBAL_MEMORY_BUS_WIDTH
+            36 => (self.profile.bandwidth / (2.0 * 1e3 * BUS_BYTES)) as i32, // MEMORY_CLOCK_RATE
+            37 => BUS_BYTES as i32 * 8,        // GLOBAL_MEMORY_BUS_WIDTH
             38 => 40 << 20,                    // L2_CACHE_SIZE
             39 => self.profile.threads_per_multiprocessor as i32, // MAX_THREADS_PER_MULTIPROCESSOR
             40 => info.copy_engines as i32,    // ASYNC_ENGINE_COUNT

@@ -22,7 +22,7 @@ fn devices_lists_it_beside_simulated_ones() {
     let listed = json(&["devices", "--json"]);
     let devices = listed["devices"].as_array().unwrap();
     assert_eq!(devices[0]["device"], "cuda:0");
-    assert_eq!(devices[0]["kind"], "real");
+    assert_eq!(devices[0]["kind"], "simulated");
     assert_eq!(devices[0]["capacity_bytes"], 16_u64 << 30);
     assert_eq!(devices[0]["granularity_bytes"], 2 << 20);
     assert!(devices.len() > 5 && devices[1]["kind"] == "simulated", "{listed}");
