@@ -109,7 +109,10 @@ def managed_memory():
     memory = ok(cuda.cuMemAllocManaged(8 << 20, cuda.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value))
     view = (ctypes.c_uint32 * 4).from_address(int(memory))
     view[0] = 77
+    free, _ = ok(cuda.cuMemGetInfo())
     ok(cuda.cuMemPrefetchAsync(memory, 8 << 20, device, stream))
+    ok(cuda.cuStreamSynchronize(stream))
+    assert ok(cuda.cuMemGetInfo())[0] <= free - (8 << 20), "it is on the device now"
     got = bytearray(4)
     ok(cuda.cuMemcpyDtoHAsync(got, memory, 4, stream))
     ok(cuda.cuStreamSynchronize(stream))

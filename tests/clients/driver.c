@@ -23,7 +23,7 @@
     F(cuModuleUnload, 2000) F(cuLaunchKernel, 4000) F(cuLaunchHostFunc, 10000) F(cuStreamBeginCapture, 10010) \
     F(cuStreamEndCapture, 10000) F(cuGraphInstantiateWithFlags, 11040) F(cuGraphLaunch, 10000) F(cuGraphDestroy, 10000) \
     F(cuGraphExecDestroy, 10000) F(cuGetErrorName, 6000) F(cuCtxSynchronize, 2000) F(cuMemcpy2D, 3020) \
-    F(cuMemAllocPitch, 3020)
+    F(cuMemAllocPitch, 3020) F(cuDevicePrimaryCtxReset, 11000)
 #define SLOT(name, version) static PFN_##name##_v##version p_##name;
 FUNCTIONS(SLOT)
 static void load(void) {
@@ -149,6 +149,17 @@ static void managed_memory(void) {
     launch(kernel("millpond_fill"), (void *[]){&start, &value, &count});
     OK(CALL(cuStreamSynchronize)(stream));
     HOLDS(both[0] == 11 && both[4] == 11 && both[7] == 3);
+    OK(CALL(cuMemFree)((CUdeviceptr)both));
+    /* A kernel that nobody here knows touches what its parameters name. */
+    size_t before, after, total;
+    OK(CALL(cuMemAllocManaged)((CUdeviceptr *)&both, 8 << 20, CU_MEM_ATTACH_GLOBAL));
+    OK(CALL(cuMemGetInfo)(&before, &total));
+    start = (CUdeviceptr)both + 1000;
+    float x = 1;
+    launch(kernel("stranger"), (void *[]){&start, &x});
+    OK(CALL(cuStreamSynchronize)(stream));
+    OK(CALL(cuMemGetInfo)(&after, &total));
+    HOLDS(before - after == 8 << 20);
     OK(CALL(cuMemFree)((CUdeviceptr)both));
     puts("managed memory");
 }
@@ -350,6 +361,19 @@ int main(void) {
     launch(kernel("millpond_fill"), (void *[]){&gone, &one, &words});
     REFUSED(CALL(cuStreamSynchronize)(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     REFUSED(CALL(cuMemAlloc)(&gone, 256), CUDA_ERROR_ILLEGAL_ADDRESS);
+    /* The end of its primary context brings the device back. */
+    OK(CALL(cuDevicePrimaryCtxReset)(device));
+    REFUSED(CALL(cuMemAlloc)(&gone, 256), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(CALL(cuDevicePrimaryCtxRetain)(&context, device));
+    OK(CALL(cuCtxSetCurrent)(context));
+    REFUSED(CALL(cuStreamSynchronize)(stream), CUDA_ERROR_INVALID_HANDLE);
+    OK(CALL(cuStreamCreate)(&stream, CU_STREAM_DEFAULT));
+    OK(CALL(cuModuleLoadData)(&module, PTX));
+    OK(CALL(cuMemAlloc)(&gone, 4 << 20));
+    OK(CALL(cuMemFree)(gone));
+    float y = 1;
+    launch(kernel("stranger"), (void *[]){&gone, &y});
+    REFUSED(CALL(cuStreamSynchronize)(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     puts("illegal addresses");
     puts("all is well");
     return 0;
