@@ -12,8 +12,9 @@ pub(crate) type Library = Handle;
 /// A kernel, or a function of a module: the driver takes either where it wants a function.
 pub(crate) type Function = Handle;
 pub(crate) type DevicePtr = u64;
-pub(crate) type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
-pub(crate) type StreamCallback = Option<unsafe extern "C" fn(Stream, c_int, *mut c_void)>;
+/// The program's functions are handed on and never called here.
+pub(crate) type HostFunction = Option<extern "C" fn(*mut c_void)>;
+pub(crate) type StreamCallback = Option<extern "C" fn(Stream, c_int, *mut c_void)>;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
