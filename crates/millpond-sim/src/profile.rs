@@ -14,6 +14,7 @@
 //! the same for all.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use millpond::driver::Call;
@@ -222,7 +223,7 @@ impl Profile {
         let looks_like_a_file = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
         let is_built_in = BUILT_IN.iter().any(|(known, _)| *known == name);
         if !is_built_in && (looks_like_a_file || Path::new(name).is_file()) {
-            let text = std::fs::read_to_string(name).map_err(|error| ProfileError::Unreadable {
+            let text = read_file(name).map_err(|error| ProfileError::Unreadable {
                 path: name.to_owned(),
                 reason: error.to_string(),
             })?;
@@ -324,6 +325,14 @@ impl Profile {
         }
         Ok(())
     }
+}
+
+/// The text of a file, as far as any profile goes.
+fn read_file(path: &str) -> std::io::Result<String> {
+    const MOST_BYTES: u64 = 1 << 20;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A profile file as it is written.

@@ -1,6 +1,7 @@
 //! Contexts, and which one a thread uses.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -112,8 +113,10 @@ impl Context {
 }
 
 thread_local! {
-    /// The contexts that this thread has made current, the newest last.
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+    /// The contexts that this thread has made current, the newest last. Never dropped: whoever cleans up when a thread or the
+    /// program ends still has them, for the price of a few words a thread.
+    static STACK: ManuallyDrop<RefCell<Vec<Arc<Context>>>> =
+        const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
 /// This thread's context, if it has one.

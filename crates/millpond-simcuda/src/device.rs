@@ -11,6 +11,7 @@ use crate::code_number::{Answer, Code};
 use crate::config::Config;
 use crate::context::{Context, ContextKind};
 use crate::host_calls::HostCalls;
+use crate::mapped_pages;
 use crate::streams::Streams;
 
 /// A device and what the driver keeps about it.
@@ -90,11 +91,15 @@ impl Device {
         // What contexts that were created hold is theirs; while there are any, what the primary one leaves behind stays.
         // Acquire: their last calls come before this.
         if self.created_contexts.load(Ordering::Acquire) == 0 {
-            self.streams.clear();
-
-            self.gpu.reset();
-            self.set_current_pool(None);
+            self.begin_anew();
         }
+    }
+
+    fn begin_anew(&self) {
+        self.streams.clear();
+        self.gpu.reset();
+        mapped_pages::forget();
+        self.set_current_pool(None);
     }
 
     /// The handle of the primary context, while it exists.
@@ -119,6 +124,11 @@ impl Device {
         Arc::new(Context::new(self.ordinal, ContextKind::Created, flags))
     }
 
+    pub(crate) fn has_created_contexts(&self) -> bool {
+        // Relaxed: what was made in a context comes after it was made.
+        self.created_contexts.load(Ordering::Relaxed) > 0
+    }
+
     /// Ends a context that was created, with everything that was allocated in it.
     pub(crate) fn destroy_context(&self, context: &Context) {
         if !context.destroy() {
@@ -129,8 +139,13 @@ impl Device {
         for freed in context.take_owned() {
             let _ = freed.free(self);
         }
+        // The last context of all leaves nothing behind, not even an error.
+        let primary = self.primary.lock();
         // Release: all of the above comes before whoever sees the smaller number.
-        self.created_contexts.fetch_sub(1, Ordering::Release);
+        let was_last = self.created_contexts.fetch_sub(1, Ordering::Release) == 1;
+        if was_last && primary.context.is_none() {
+            self.begin_anew();
+        }
     }
 
     pub(crate) fn current_pool(&self) -> Answer<DriverPool> {

@@ -59,9 +59,14 @@ impl HostCalls {
             return;
         }
         let id = if stream == Stream::LEGACY { None } else { gpu.stream_id(stream).ok() };
+        let legacy = gpu.stream_id(Stream::LEGACY).ok();
         let mut by_stream = self.pending.by_stream.lock();
+        // Streams that order themselves with the legacy one wait for its functions; the others do so here, too.
+        let is_pending = |by_stream: &HashMap<StreamId, usize>, id: Option<StreamId>| {
+            id.is_some_and(|id| by_stream.contains_key(&id))
+        };
         while match id {
-            Some(id) => by_stream.contains_key(&id),
+            Some(_) => is_pending(&by_stream, id) || is_pending(&by_stream, legacy),
             None => !by_stream.is_empty(),
         } {
             self.pending.one_is_done.wait(&mut by_stream);

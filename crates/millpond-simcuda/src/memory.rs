@@ -102,7 +102,7 @@ impl World {
             }
             (Place::Known(a, to), Place::Known(b, from)) => {
                 // Between devices: through the host.
-                let mut through = vec![0; bytes];
+                let mut through = buffer(bytes)?;
                 device.gpu.synchronize_stream(stream)?;
                 b.gpu.copy_to_host(&mut through, from, on(b, device, stream)?.1)?;
                 Ok(a.gpu.copy_to_device(to, &through, on(a, device, stream)?.1)?)
@@ -112,7 +112,7 @@ impl World {
                 Ok(a.gpu.copy_to_device(to, &data, on(a, device, stream)?.1)?)
             }
             (Place::Host(to), Place::Known(b, from)) => {
-                let mut data = vec![0; bytes];
+                let mut data = buffer(bytes)?;
                 b.gpu.copy_to_host(&mut data, from, on(b, device, stream)?.1)?;
                 write_host(to, &data)
             }
@@ -126,15 +126,27 @@ impl World {
     /// A range that begins in an allocation and leaves it is refused at once; mappings may follow each other.
     fn check_extent(&self, place: Place<'_>, bytes: usize) -> Answer {
         let Place::Known(device, ptr) = place else { return Ok(()) };
-        let Some(allocation) = device.gpu.allocation_at(ptr) else {
-            return Err(Code::INVALID_VALUE);
-        };
-        let offset = (ptr.0 - allocation.start.0) as usize;
-        if allocation.kind == AllocationKind::Mapped || bytes <= allocation.bytes - offset {
-            return Ok(());
+        let end = ptr.0.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?;
+        let mut next = ptr.0;
+        while next < end {
+            let there = device.gpu.allocation_at(DevicePtr(next)).ok_or(Code::INVALID_VALUE)?;
+            let is_mapped = there.kind == AllocationKind::Mapped;
+            let is_first = next == ptr.0;
+            next = there.start.0 + there.bytes as u64;
+            if !is_mapped && (!is_first || next < end) {
+                return Err(Code::INVALID_VALUE);
+            }
         }
-        Err(Code::INVALID_VALUE)
+        Ok(())
     }
+}
+
+/// Room on the host for bytes on their way, if there is so much.
+fn buffer(bytes: usize) -> Answer<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| Code::OUT_OF_MEMORY)?;
+    room.resize(bytes, 0);
+    Ok(room)
 }
 
 /// A copy runs on the stream it was given if that is a stream of its device, else on the device's own default stream.

@@ -1,14 +1,13 @@
 //! Pointers that a C program passed. Whatever is behind them is checked as far as it can be.
 //!
 //! Null, addresses that no process can have, misaligned ones and unmapped memory are refused. Long stretches (copies, code) are
-//! read and written through the system, which says so when nothing is there. Only a result that is to be written to
-//! read-only memory is the program's own fault, here as with NVIDIA's driver.
+//! read and written through the system, which says so when nothing is there.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::{align_of, size_of};
 
 use crate::code_number::{Answer, Code};
-use crate::mapped_pages::are_mapped;
+use crate::mapped_pages::{are_readable, are_writable};
 
 /// Below and above these no process has memory of its own.
 const LOWEST: usize = 4096;
@@ -41,7 +40,8 @@ impl<T: Copy> Out<T> {
     pub(crate) fn check(self) -> Answer {
         let address = self.0 as usize;
         let aligned = address.is_multiple_of(align_of::<T>());
-        if is_possible(address, size_of::<T>()) && aligned && are_mapped(address, size_of::<T>()) {
+        if is_possible(address, size_of::<T>()) && aligned && are_writable(address, size_of::<T>())
+        {
             Ok(())
         } else {
             Err(Code::INVALID_VALUE)
@@ -51,7 +51,7 @@ impl<T: Copy> Out<T> {
     /// Hands the result over.
     pub(crate) fn set(self, value: T) -> Answer {
         self.check()?;
-        // SAFETY: aligned, and memory of the program; that it may be written to is the ABI's contract.
+        // SAFETY: aligned, and memory that the program can write.
         unsafe { self.0.write(value) };
         Ok(())
     }
@@ -90,7 +90,9 @@ impl<T: Copy> In<T> {
     pub(crate) fn get(self) -> Answer<T> {
         let address = self.0 as usize;
         let aligned = address.is_multiple_of(align_of::<T>());
-        if !is_possible(address, size_of::<T>()) || !aligned || !are_mapped(address, size_of::<T>())
+        if !is_possible(address, size_of::<T>())
+            || !aligned
+            || !are_readable(address, size_of::<T>())
         {
             return Err(Code::INVALID_VALUE);
         }
@@ -175,7 +177,7 @@ pub(crate) fn read_short(address: u64, into: &mut [u8]) -> Answer {
     if into.is_empty() {
         return Ok(());
     }
-    if !is_possible(from, into.len()) || !are_mapped(from, into.len()) {
+    if !is_possible(from, into.len()) || !are_readable(from, into.len()) {
         return Err(Code::INVALID_VALUE);
     }
     // SAFETY: memory of the program, which nothing of ours lies in.
@@ -214,10 +216,10 @@ pub(crate) fn write_host(address: u64, from: &[u8]) -> Answer {
     }
     const SHORT: usize = 64;
     if from.len() <= SHORT {
-        if !are_mapped(address as usize, from.len()) {
+        if !are_writable(address as usize, from.len()) {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: memory of the program; that it may be written to is the ABI's contract.
+        // SAFETY: memory that the program can write.
         unsafe { std::ptr::copy(from.as_ptr(), address as *mut u8, from.len()) };
         return Ok(());
     }

@@ -5,8 +5,9 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::fs::FileExt;
 
 use millpond_sim::ExportToken;
 
@@ -50,9 +51,10 @@ impl Shareable {
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: it was just made, and nobody else has it.
-        let mut file = unsafe { File::from_raw_fd(own) };
+        let file = unsafe { File::from_raw_fd(own) };
         let mut text = [0; 24];
-        let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut text));
+        // At its place: another thread may read the same one at the same time.
+        let read = file.read_exact_at(&mut text, 0);
         if read.is_err() || &text[..8] != MAGIC {
             return Err(Code::INVALID_VALUE);
         }

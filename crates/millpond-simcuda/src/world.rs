@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use crate::code::Library;
 use crate::code_number::{Answer, Code};
 use crate::config::{Config, ConfigError, VARIABLE};
-use crate::context::{self, Context};
+use crate::context::{self, Context, Owned};
 use crate::device::Device;
 use crate::graphs::Graphs;
 use crate::memory::RegisteredMemory;
@@ -146,6 +146,15 @@ impl World {
     pub(crate) fn context(&self, handle: u64) -> Answer<Arc<Context>> {
         let context = self.contexts.read().get(&handle).cloned().ok_or(Code::INVALID_CONTEXT)?;
         if context.is_alive() { Ok(context) } else { Err(Code::CONTEXT_IS_DESTROYED) }
+    }
+
+    /// Something is gone, whichever context it was made in.
+    pub(crate) fn disown(&self, device: &Device, what: Owned) {
+        if device.has_created_contexts() {
+            for context in self.contexts.read().values() {
+                context.disown(what);
+            }
+        }
     }
 
     /// Makes a context known by its handle.

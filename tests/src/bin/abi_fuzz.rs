@@ -86,10 +86,10 @@ fn one_thread(
     library: &Library,
     names: &[&str],
     given: &Given,
+    scratch: &mut MmapMut,
     calls: u64,
     mut rng: fastrand::Rng,
 ) {
-    let mut scratch = MmapMut::map_anon(SCRATCH_BYTES).expect("the host has addresses");
     let start = scratch.as_mut_ptr() as u64;
     for number in 0..calls {
         if number % 500 == 0 {
@@ -171,11 +171,15 @@ fn main() {
     let (library, names) = library(options.runtime);
     println!("{} functions", names.len());
     let given = Given(std::array::from_fn(|_| AtomicU64::new(0)));
+    // They outlive all threads: the address of one's may get to another.
+    let mut scratches = [(); THREADS as usize]
+        .map(|()| MmapMut::map_anon(SCRATCH_BYTES).expect("the host has addresses"));
+    let calls = options.calls / THREADS;
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
+        for (thread, scratch) in (0..).zip(&mut scratches) {
             let rng = fastrand::Rng::with_seed(seed.wrapping_add(thread));
             let (library, names, given) = (&library, &names, &given);
-            scope.spawn(move || one_thread(library, names, given, options.calls / THREADS, rng));
+            scope.spawn(move || one_thread(library, names, given, scratch, calls, rng));
         }
     });
     println!("nothing crashed");

@@ -43,3 +43,13 @@ fn on_other_devices_and_in_adverse_order() {
         assert!(succeeds(&mut simcuda::program(&program, simulated)).ends_with("all is well\n"));
     }
 }
+
+/// On a device of its own, and on a shared one, whose name is another one each time.
+#[test]
+fn careless() {
+    let Some(program) = compile("careless.c", "careless", &["-lcuda"]) else { return };
+    let shared = format!("shared=careless-{},clock=100", std::process::id());
+    for simulated in ["", &shared] {
+        assert!(succeeds(&mut simcuda::program(&program, simulated)).ends_with("all is well\n"));
+    }
+}

@@ -21,7 +21,8 @@ use crate::residency::{BlockAdvice, PageRange};
 
 /// A broker that has not answered for so long never will.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-const READ_BYTES: usize = 64 << 10;
+/// Read at a time, to a stack that may be small.
+const READ_BYTES: usize = 4 << 10;
 
 /// One connection to the broker. Once that is lost, nothing can be had any more, and nothing takes time.
 #[derive(Debug)]

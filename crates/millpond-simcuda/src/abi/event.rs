@@ -50,10 +50,9 @@ entries! {
     fn cuEventDestroy_v2(event: u64) {
         let world = world()?;
         let made = Event(event);
-        world.device_of(event)?.gpu.destroy_event(made)?;
-        if let Ok(current) = current() {
-            current.context.disown(Owned::Event(made));
-        }
+        let device = world.device_of(event)?;
+        device.gpu.destroy_event(made)?;
+        world.disown(device, Owned::Event(made));
         Ok(())
     }
 

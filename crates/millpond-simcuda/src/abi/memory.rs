@@ -6,6 +6,7 @@ use millpond_sim::AllocationKind;
 use crate::code_number::{Answer, Code};
 use crate::context::Owned;
 use crate::entry::entries;
+use crate::mapped_pages::are_readable;
 use crate::memory::Registered;
 use crate::raw_pointers::Out;
 use crate::world::{current, world};
@@ -59,18 +60,19 @@ entries! {
         pitch.set(row)
     }
 
+    /// Without a current context, too: who frees at its end may have none any more.
     fn cuMemFree_v2(ptr: u64) {
-        let current = current()?;
+        let world = world()?;
         if ptr == 0 {
             return Ok(());
         }
-        let owner = match current.world.allocation_at(ptr) {
+        let owner = match world.allocation_at(ptr) {
             Some((owner, memory)) if memory.start.0 == ptr => owner,
             _ => return Err(Code::INVALID_VALUE),
         };
         owner.host_calls.wait_for_all(&owner.gpu);
         owner.gpu.free(DevicePtr(ptr))?;
-        current.context.disown(Owned::Memory(DevicePtr(ptr)));
+        world.disown(owner, Owned::Memory(DevicePtr(ptr)));
         Ok(())
     }
 
@@ -90,17 +92,17 @@ entries! {
     }
 
     fn cuMemFreeHost(ptr: u64) {
-        let current = current()?;
+        let world = world()?;
         if ptr == 0 {
             return Ok(());
         }
-        let (owner, memory) = current.world.allocation_at(ptr).ok_or(Code::INVALID_VALUE)?;
+        let (owner, memory) = world.allocation_at(ptr).ok_or(Code::INVALID_VALUE)?;
         if memory.kind != AllocationKind::Pinned {
             return Err(Code::INVALID_VALUE);
         }
         owner.host_calls.wait_for_all(&owner.gpu);
         owner.gpu.free_pinned(DevicePtr(ptr))?;
-        current.context.disown(Owned::Pinned(DevicePtr(ptr)));
+        world.disown(owner, Owned::Pinned(DevicePtr(ptr)));
         Ok(())
     }
 
@@ -126,7 +128,9 @@ entries! {
     /// The range is noted. Kernels cannot touch it here; copies can, as any host memory.
     fn cuMemHostRegister_v2(host: u64, bytes: usize, flags: u32) {
         let current = current()?;
-        if host == 0 || bytes == 0 || flags & !HOST_REGISTER_FLAGS != 0 {
+        let last = (host as usize).checked_add(bytes.saturating_sub(1)).ok_or(Code::INVALID_VALUE)?;
+        let there = are_readable(host as usize, 1) && are_readable(last, 1);
+        if bytes == 0 || flags & !HOST_REGISTER_FLAGS != 0 || !there {
             return Err(Code::INVALID_VALUE);
         }
         let device = current.device.ordinal;

@@ -6,6 +6,7 @@ use millpond::driver::{DevicePtr, Driver, DriverPool, PoolAttribute, PoolPropert
 use millpond_sim::AllocationKind;
 
 use crate::code_number::{Answer, Code};
+use crate::context::Owned;
 use crate::device::Device;
 use crate::entry::entries;
 use crate::layouts::{AccessDescription, Location, PoolProps, location};
@@ -69,7 +70,9 @@ entries! {
             // Plain memory may be freed so, too: when the stream has come to it.
             Some((owner, memory)) if memory.kind == AllocationKind::Plain && memory.start.0 == ptr => {
                 device.gpu.synchronize_stream(stream)?;
-                Ok(owner.gpu.free(DevicePtr(ptr))?)
+                owner.gpu.free(DevicePtr(ptr))?;
+                current.world.disown(owner, Owned::Memory(DevicePtr(ptr)));
+                Ok(())
             }
             _ => Ok(device.gpu.free_async(DevicePtr(ptr), stream)?),
         }

@@ -70,7 +70,7 @@ entries! {
         let (device, stream) = current.stream(handle, NULL_STREAM)?;
         device.gpu.destroy_stream(stream)?;
         device.streams.remove(stream);
-        current.context.disown(Owned::Stream(stream));
+        current.world.disown(device, Owned::Stream(stream));
         Ok(())
     }
 
@@ -86,8 +86,11 @@ entries! {
         if idle && device.gpu.query_stream(stream)? { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
-    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(handle: u64, event: u64, _flags: u32) {
+    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(handle: u64, event: u64, flags: u32) {
         let current = current()?;
+        if flags > 1 {
+            return Err(Code::INVALID_VALUE);
+        }
         let (device, stream) = current.stream(handle, NULL_STREAM)?;
         let owner = current.world.device_of(event)?;
         let event = millpond::driver::Event(event);
