@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
 use millpond::driver::Driver;
 use millpond_cuda::CudaGpu;
@@ -52,16 +52,5 @@ impl Site {
             Site::Simulated(profile) => Arc::new(SimGpu::new(Profile::clone(profile))),
             Site::Real(gpu) => gpu.clone(),
         }
-    }
-}
-
-/// That a device is simulated, for a command that goes by modelled times.
-pub(crate) fn ensure_simulated(name: &str, command: &str) -> Result<()> {
-    match name.parse()? {
-        DeviceName::Simulated(_) => Ok(()),
-        DeviceName::Cuda(_) => bail!(
-            "{name}: {command} goes by modelled times: use a simulated device such as {DEFAULT_DEVICE}, with --capacity for the memory of \
-             yours"
-        ),
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use self::contest::FINALISTS;
 use self::report::Report;
-use crate::cli::RecommendOptions;
+use crate::cli::{Addresses, RecommendOptions};
 use crate::output::progress_bar;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{Recorded, open};
@@ -17,15 +17,14 @@ use crate::{Finding, interrupt};
 
 /// Tries allocators and settings on a trace, and ranks them.
 pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
-    let bench = Bench::modelled(&options.bench, "recommend")?;
+    let bench = Bench::new(&options.bench, Addresses::Simulated)?;
     let recorded = Recorded::one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
     interrupt::listen()?;
     let candidates = candidates::all()?;
     let progress = progress_bar(candidates.len() + FINALISTS);
     let contest = contest::hold(&bench, &recorded.program, candidates, &progress)?;
     progress.finish_and_clear();
-    let capacity_bytes = bench.capacity_bytes;
-    let report = Report::new(&recorded, &bench.device, capacity_bytes, &contest);
+    let report = Report::new(&recorded, &bench, &contest);
     if !options.json.write(&report)? {
         report.print()?;
     }

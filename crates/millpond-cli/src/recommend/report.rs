@@ -1,5 +1,7 @@
 //! What to use, for people and for programs.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use comfy_table::CellAlignment;
 use serde::Serialize;
@@ -7,7 +9,7 @@ use serde::Serialize;
 use super::contest::{Contest, Finalist, late_seconds};
 use super::paste::Paste;
 use crate::output::{mib, print, print_table, table};
-use crate::replay::bench::Replayed;
+use crate::replay::bench::{Bench, Replayed};
 use crate::replay::recorded::Recorded;
 
 /// What to use for one trace. Also the JSON.
@@ -34,9 +36,12 @@ pub(crate) struct Ranked {
     ratio: Option<f64>,
     min_capacity_bytes: Option<u64>,
     ns_per_op: f64,
-    modelled_ms: f64,
+    /// In the driver: modelled on a simulated device, measured on a real one. The other is none.
+    modelled_ms: Option<f64>,
+    measured_ms: Option<f64>,
     /// Of the later half of the events, when it has grown.
-    modelled_late_ms: f64,
+    modelled_late_ms: Option<f64>,
+    measured_late_ms: Option<f64>,
     saves_bytes: i64,
     /// Of the host's and the driver's time of the later half, to PyTorch's defaults; less than 0: it takes more.
     saves_ms: f64,
@@ -50,12 +55,10 @@ pub(crate) struct Ranked {
 }
 
 impl Report {
-    pub(crate) fn new(
-        recorded: &Recorded,
-        device: &str,
-        capacity_bytes: u64,
-        contest: &Contest,
-    ) -> Report {
+    pub(crate) fn new(recorded: &Recorded, bench: &Bench, contest: &Contest) -> Report {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let modelled = |time| (!bench.is_real()).then(|| ms(time));
+        let measured = |time| bench.is_real().then(|| ms(time));
         let summary = recorded.program.summary();
         let (compared_with, reserved) = match summary.recorded_peak_reserved_bytes {
             0 => ("torch", contest.usual.outcome.peak_reserved_bytes),
@@ -71,8 +74,10 @@ impl Report {
                 ratio: whole.outcome.ratio(),
                 min_capacity_bytes: *min_capacity_bytes,
                 ns_per_op: whole.outcome.ns_per_operation(),
-                modelled_ms: whole.modelled.as_secs_f64() * 1e3,
-                modelled_late_ms: whole.modelled_late.as_secs_f64() * 1e3,
+                modelled_ms: modelled(whole.modelled),
+                measured_ms: measured(whole.modelled),
+                modelled_late_ms: modelled(whole.modelled_late),
+                measured_late_ms: measured(whole.modelled_late),
                 saves_bytes: reserved as i64 - whole.outcome.peak_reserved_bytes as i64,
                 saves_ms: (usual_seconds - late_seconds(whole)) * 1e3,
                 held_out_ratio: held_out.as_ref().and_then(|replayed| replayed.outcome.ratio()),
@@ -91,8 +96,8 @@ impl Report {
         };
         Report {
             trace: recorded.name.clone(),
-            device: device.to_owned(),
-            capacity_bytes,
+            device: bench.device.clone(),
+            capacity_bytes: bench.capacity_bytes,
             events: summary.events,
             duration_ms: contest.duration_us as f64 / 1e3,
             peak_live_bytes: recorded.program.peak_live_bytes(),
@@ -127,6 +132,7 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         let dash = || "–".to_owned();
+        let ms = |ms: f64| format!("{ms:.1}");
         let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
         for ranked in &self.ranking {
             rows.add_row([
@@ -136,8 +142,8 @@ impl Report {
                 ratio(ranked.held_out_ratio),
                 ranked.min_capacity_bytes.map_or_else(dash, mib),
                 format!("{:.0}", ranked.ns_per_op),
-                format!("{:.1}", ranked.modelled_ms),
-                format!("{:.1}", ranked.modelled_late_ms),
+                ranked.modelled_ms.or(ranked.measured_ms).map_or_else(dash, ms),
+                ranked.modelled_late_ms.or(ranked.measured_late_ms).map_or_else(dash, ms),
                 format!("{:.0}", ranked.saves_bytes as f64 / f64::from(1 << 20)),
                 format!("{:.1}", ranked.saves_ms),
             ]);
@@ -155,10 +161,12 @@ impl Report {
                 self.ran_out.join(", ")
             ))?;
         }
+        let is_measured = self.ranking.iter().any(|ranked| ranked.measured_ms.is_some());
         print(&format!(
             "\nThe best first: least job time × memory reserved, once it has grown, chosen by the first half of the events. HELD OUT: the ratio on the other half,\n\
-             which was not looked at before. FITS IN: MiB of the smallest device. NS/OP: host time of an allocation or free, measured. MS: in the driver, modelled;\n\
+             which was not looked at before. FITS IN: MiB of the smallest device. NS/OP: host time of an allocation or free, measured. MS: in the driver, {};\n\
              LATE MS: in the later half of the events. SAVES: to what was reserved {}, and of host and driver in the later half to PyTorch's defaults.\n",
+            if is_measured { "measured" } else { "modelled" },
             match self.compared_with {
                 "torch" => "by PyTorch's defaults",
                 _ => "when it was recorded",

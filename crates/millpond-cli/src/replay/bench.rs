@@ -214,13 +214,6 @@ impl Bench {
         }
     }
 
-    /// The same, for a command that goes by modelled times.
-    pub(crate) fn modelled(options: &BenchDevice, command: &str) -> Result<Bench> {
-        let device = options.device.clone().unwrap_or_else(device::default_name);
-        device::ensure_simulated(&device, command)?;
-        Bench::new(options, Addresses::Simulated)
-    }
-
     pub(crate) fn is_real(&self) -> bool {
         matches!(self.ground, Ground::Real(_))
     }
