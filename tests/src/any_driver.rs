@@ -32,9 +32,13 @@ pub fn stack_on(driver: &Arc<dyn Driver>, name: &str, seeds: std::ops::Range<u64
         let resource = stack::build(name, Arc::clone(driver)).unwrap();
         program(driver, &*resource, seed);
         std::thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let resource = &resource;
-                scope.spawn(move || program(driver, &**resource, seed * 1000 + thread));
+            let resource = &resource;
+            let run = |thread| program(driver, &**resource, seed * 1000 + thread);
+            let threads =
+                Vec::from_iter((0..THREADS).map(|number| scope.spawn(move || run(number))));
+            // Joined, for the scope alone does not wait for what threads do at their very end, such as giving caches back.
+            for thread in threads {
+                thread.join().unwrap();
             }
         });
         assert_eq!(resource.usage().live_bytes, 0, "{name}, seed {seed}");
