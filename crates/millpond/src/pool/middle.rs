@@ -45,7 +45,7 @@ struct Slab {
     points: Points,
 }
 
-/// A slab that nobody uses any more.
+/// A slab none of whose blocks anybody has: on its way in or out.
 #[derive(Debug)]
 pub(super) struct EmptySlab {
     pub(super) header: HeaderId,
@@ -185,16 +185,10 @@ impl Middle {
         Some(self.take_of_slab(header, 1))
     }
 
-    /// A new slab, all of whose blocks are free.
-    pub(super) fn add_slab(
-        &mut self,
-        header: HeaderId,
-        class: Class,
-        stream: StreamSlot,
-        node: NodeId,
-        start: u64,
-        points: Points,
-    ) {
+    /// A new slab that serves a stream, and up to `most` of its blocks, at least one: a slab goes when its last block comes back, and
+    /// one that nobody has taken from would stay.
+    pub(super) fn add_slab(&mut self, slab: EmptySlab, stream: StreamSlot, most: usize) -> Batch {
+        let EmptySlab { header, node, start, class, points } = slab;
         // Taken from the end: the lowest addresses first.
         let free = (0..class.blocks()).rev().map(|index| index as u8).collect();
         let list = self.partial_list(stream, class);
@@ -202,6 +196,7 @@ impl Middle {
         list.push(header);
         let slab = Slab { class, stream, node, start, free, place, points };
         self.slabs.insert(header, Box::new(slab));
+        self.take_of_slab(header, most)
     }
 
     fn partial_list(&mut self, stream: StreamSlot, class: Class) -> &mut Vec<HeaderId> {
@@ -302,6 +297,13 @@ impl Middle {
         entries
     }
 
+    /// Checks that every slab is there for a block that somebody has. Slow.
+    pub(super) fn assert_valid(&self) {
+        for slab in self.slabs.values() {
+            assert!(slab.free.len() < slab.class.blocks(), "nobody needs {slab:?}");
+        }
+    }
+
     /// Takes everything out of the global cache.
     pub(super) fn drain_global(&mut self) -> Vec<(StreamSlot, Entry)> {
         let global = std::mem::take(&mut self.global);
@@ -332,6 +334,29 @@ mod tests {
         assert_eq!(listed, middle.slabs.values().filter(|slab| !slab.free.is_empty()).count());
     }
 
+    fn new_slab(class: Class, number: u32) -> EmptySlab {
+        let start = u64::from(number) * class.slab_bytes();
+        let (header, node) = (HeaderId(number), NodeId(number));
+        EmptySlab { header, node, start, class, points: Points::default() }
+    }
+
+    #[test]
+    fn a_new_slab_is_taken_from_whatever_the_global_cache_has_got_meanwhile() {
+        let (class, stream) = (Class::of(4096), StreamSlot(0));
+        let mut middle = Middle::default();
+        let first = middle.add_slab(new_slab(class, 0), stream, 1).entries;
+        let most = Bounds { blocks: 10, bytes: u64::MAX };
+        assert_eq!(middle.give(class, stream, first.into_iter(), most), 1);
+        let second = middle.add_slab(new_slab(class, 1), stream, 1).entries;
+        middle.assert_valid();
+        assert_eq!(second[0].header, HeaderId(1));
+        let given_back = middle.drain_global().into_iter().map(|(_, entry)| entry).chain(second);
+        let empty = given_back
+            .filter_map(|entry| middle.give_to_slab(entry, &Points::default(), |_| {}))
+            .count();
+        assert_eq!(empty, 2, "both slabs are empty and gone");
+    }
+
     #[test]
     fn slabs_know_their_place_whatever_is_taken_and_given_back() {
         let (class, stream) = (Class::of(4096), StreamSlot(0));
@@ -348,11 +373,8 @@ mod tests {
                     let most = rng.usize(1..40);
                     let mut batch = middle.take(class, stream, most).entries;
                     if batch.is_empty() {
-                        let start = u64::from(next) * class.slab_bytes();
-                        let (header, node) = (HeaderId(next), NodeId(next));
-                        middle.add_slab(header, class, stream, node, start, Points::default());
+                        batch = middle.add_slab(new_slab(class, next), stream, most).entries;
                         next += 1;
-                        batch = middle.take(class, stream, most).entries;
                     }
                     taken.append(&mut batch);
                 } else if !taken.is_empty() {

@@ -12,7 +12,7 @@ use crate::pool::back::{Placed, Taker, Wanted, avoiding_out_of_reach};
 use crate::pool::counters::{Counters, Counting};
 use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::Use;
-use crate::pool::middle::Batch;
+use crate::pool::middle::{Batch, EmptySlab};
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::shelf::LARGEST_CACHED_BYTES;
@@ -354,7 +354,7 @@ impl Inner {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
-    /// A new slab, and up to `most` blocks of it, or of others that have come meanwhile. `None`: not without waiting.
+    /// A new slab, and up to `most` blocks of it. `None`: not without waiting.
     pub(super) fn add_slab(
         &self,
         class: Class,
@@ -372,10 +372,9 @@ impl Inner {
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
         self.page_map.header(header).place(start, node);
-        middle.add_slab(header, class, taker.slot, node, start, points);
         self.page_map.set_all(start, bytes, Some(header));
-        // Under the same lock: other threads of this stream may want as many blocks as a slab has.
-        Ok(Some(middle.take(class, taker.slot, most)))
+        let slab = EmptySlab { header, node, start, class, points };
+        Ok(Some(middle.add_slab(slab, taker.slot, most)))
     }
 
     /// `None`: not without waiting.

@@ -287,8 +287,11 @@ impl Inner {
 
     /// Checks what must hold while nobody calls. Slow.
     pub(in crate::pool) fn assert_valid(&self) {
+        for region in self.all_regions() {
+            region.assert_valid();
+        }
         self.back.assert_valid();
-        self.all_regions().iter().for_each(|region| region.back.assert_valid());
+        self.middle.lock().assert_valid();
     }
 
     /// The region in whose memory an address lies.
