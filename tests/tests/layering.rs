@@ -29,6 +29,16 @@ const MAY_USE_IN_TESTS: &[(&str, &[&str])] = &[("millpond", &["millpond-sim"])];
 
 /// The only places where unsafe code may be; the name of each says what for. One that ends in `/` stands for all files in it.
 const UNSAFE_MODULES: &[&str] = &[
+    "crates/millpond-capi/src/block_ffi.rs",
+    "crates/millpond-capi/src/boundary_ffi.rs",
+    "crates/millpond-capi/src/config_ffi.rs",
+    "crates/millpond-capi/src/device_of_foreign_streams.rs",
+    "crates/millpond-capi/src/last_error_ffi.rs",
+    "crates/millpond-capi/src/pool_ffi.rs",
+    "crates/millpond-capi/src/stats_ffi.rs",
+    "crates/millpond-capi/src/stream_ffi.rs",
+    "crates/millpond-capi/src/trace_ffi.rs",
+    "crates/millpond-capi/src/upkeep_ffi.rs",
     "crates/millpond-cli/src/bench/host_malloc_ffi.rs",
     "crates/millpond-cli/src/bench/tlsf_raw_memory.rs",
     "crates/millpond-cuda/src/cudarc_interop.rs",

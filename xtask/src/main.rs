@@ -1,5 +1,7 @@
 //! `cargo xtask`: the project's own commands.
 
+mod dist;
+mod header;
 mod instructions;
 mod races;
 mod run;
@@ -47,6 +49,10 @@ enum Command {
     },
     /// Build the stand-ins for NVIDIA's libraries: target/simcuda/{libcuda.so.1,libcudart.so.12,…}
     Simcuda,
+    /// Build the library for C and C++: target/dist/{include,lib}
+    Dist,
+    /// Write crates/millpond-capi/include/millpond.h anew
+    Header,
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
@@ -64,6 +70,8 @@ fn main() -> ExitCode {
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
         Command::Simcuda => simcuda::build().map(drop),
+        Command::Dist => dist::build().map(drop),
+        Command::Header => header::write(),
         Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),

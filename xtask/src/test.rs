@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{instructions, races, setup, simcuda, soak, torch};
+use crate::{dist, header, instructions, races, setup, simcuda, soak, torch};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
@@ -45,10 +45,12 @@ pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
             &["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"],
         ),
     ];
-    let simcuda = simcuda::build()?;
+    timed("millpond.h", header::check)?;
+    let (simcuda, dist) = (simcuda::build()?, dist::build()?);
     for (name, arguments) in stages {
         let mut command = cargo(arguments);
         command.env("RUSTDOCFLAGS", "-D warnings").env("MILLPOND_SIMCUDA", &simcuda);
+        command.env("MILLPOND_DIST", &dist);
         timed(name, || run(&mut command))?;
     }
     timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;

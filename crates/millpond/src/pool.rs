@@ -177,6 +177,14 @@ impl Pool {
         self.inner.deallocate(ptr, None, stream)
     }
 
+    /// What a block was asked for with.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`], of an address where no block begins.
+    pub fn bytes_of(&self, ptr: DevicePtr) -> Result<usize, FreeError> {
+        self.inner.bytes_of(ptr)
+    }
+
     /// A block that can be had at once, or an error: for requests that must wait neither for the driver nor for another stream.
     ///
     /// # Errors

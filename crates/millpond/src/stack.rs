@@ -45,6 +45,7 @@ pub use options::Options;
 pub use resources::RESOURCES;
 
 use crate::driver::Driver;
+use crate::pool::{ConfigError, PoolConfig};
 use crate::resource::Resource;
 
 /// Builds a stack on a device.
@@ -93,15 +94,33 @@ pub struct Built {
 }
 
 impl Stack {
+    /// With the settings of `MILLPOND_CONF` for a pool that it stands on, where it says nothing else itself.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, named.
+    pub fn with_settings_of_env(mut self) -> Result<Stack, ConfigError> {
+        for (setting, value) in PoolConfig::settings_of_env()? {
+            if self.resource.entry.name == "pool" {
+                self.resource.options.set_default(&setting, &value);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether there is nothing around its resource.
+    pub fn is_bare(&self) -> bool {
+        self.adaptors.is_empty()
+    }
+
     /// Makes the resource on a device, and the adaptors around it.
     ///
     /// # Errors
     /// A value that the resource refuses, a file that cannot be created, or a driver that has nothing left.
     pub fn build(&self, driver: Arc<dyn Driver>) -> Result<Built, StackError> {
         let Layer { entry, options } = &self.resource;
-        let mut resource =
-            (entry.make)(options, driver).map_err(|error| error.of(entry.name, options))?;
         let mut handles = Handles::default();
+        let mut resource = (entry.make)(options, driver, &mut handles)
+            .map_err(|error| error.of(entry.name, options))?;
         for Layer { entry, options } in self.adaptors.iter().rev() {
             resource = (entry.make)(options, resource, &mut handles)
                 .map_err(|error| error.of(entry.name, options))?;

@@ -152,7 +152,34 @@ impl PoolConfig {
     /// # Errors
     /// A setting that makes no sense, named.
     pub fn from_env() -> Result<PoolConfig, ConfigError> {
-        std::env::var(CONF).unwrap_or_default().parse()
+        let mut config = PoolConfig::default();
+        for (field, value) in PoolConfig::settings_of_env()? {
+            config.set(&field, &value)?;
+        }
+        Ok(config)
+    }
+
+    /// What `MILLPOND_CONF` says, as (setting, value). All of it together makes sense.
+    pub(crate) fn settings_of_env() -> Result<Vec<(String, String)>, ConfigError> {
+        let text = std::env::var(CONF).unwrap_or_default();
+        text.parse::<PoolConfig>()?;
+        let owned = |(field, value): (&str, &str)| (field.to_owned(), value.to_owned());
+        settings(&text).map(|setting| setting.map(owned)).collect()
+    }
+
+    /// Changes what a text such as `slack:0.05,enable_stats:false` names, and nothing else.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, alone or with the others, named. Nothing has changed then.
+    pub fn update(&mut self, text: &str) -> Result<(), ConfigError> {
+        let mut config = self.clone();
+        for setting in settings(text) {
+            let (field, value) = setting?;
+            config.set(field, value)?;
+        }
+        config.check()?;
+        *self = config;
+        Ok(())
     }
 
     /// Changes one setting, given as text.
@@ -221,15 +248,18 @@ impl FromStr for PoolConfig {
 
     fn from_str(text: &str) -> Result<PoolConfig, ConfigError> {
         let mut config = PoolConfig::default();
-        for setting in text.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
-            let (field, value) = setting
-                .split_once(':')
-                .ok_or_else(|| ConfigError::new(setting, &"", "must be written key:value"))?;
-            config.set(field.trim(), value.trim())?;
-        }
-        config.check()?;
+        config.update(text)?;
         Ok(config)
     }
+}
+
+/// What a text names, as (setting, value).
+fn settings(text: &str) -> impl Iterator<Item = Result<(&str, &str), ConfigError>> {
+    let all = text.split(',').map(str::trim).filter(|setting| !setting.is_empty());
+    all.map(|setting| match setting.split_once(':') {
+        Some((field, value)) => Ok((field.trim(), value.trim())),
+        None => Err(ConfigError::new(setting, &"", "must be written key:value")),
+    })
 }
 
 /// The settings as the pool uses them: those that hot paths read are apart.
@@ -382,6 +412,17 @@ mod tests {
             enable_defrag: false,
             oom_snapshot: Some("/x/y".into()),
         };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn an_update_changes_what_it_names_or_nothing() {
+        let mut config = PoolConfig { slack: 0.5, ..PoolConfig::default() };
+        config.update("enable_stats:false").unwrap();
+        let expected = PoolConfig { slack: 0.5, enable_stats: false, ..PoolConfig::default() };
+        assert_eq!(config, expected);
+        let error = config.update("enable_stats:true,batch_alloc_count:65").unwrap_err();
+        assert_eq!(error.field, "batch_alloc_count");
         assert_eq!(config, expected);
     }
 

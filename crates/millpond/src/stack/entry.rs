@@ -18,8 +18,8 @@ pub struct ResourceEntry {
     pub about: &'static str,
     /// What can be chosen.
     pub options: &'static [OptionSpec],
-    /// Makes one. Every option has a value then, of its kind.
-    pub make: fn(&Options, Arc<dyn Driver>) -> Made,
+    /// Makes one. Every option has a value then, of its kind. What can be read of it besides goes to the handles.
+    pub make: fn(&Options, Arc<dyn Driver>, &mut Handles) -> Made,
 }
 
 /// An adaptor that can be named.

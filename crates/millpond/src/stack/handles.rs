@@ -1,10 +1,13 @@
-//! What the adaptors of a stack have seen.
+//! What can be read of a stack besides what every resource says.
 
 use crate::adaptor::{Budget, Ledger, Scopes, TraceLog};
+use crate::pool::Pool;
 
-/// The handles of a stack's adaptors, of each kind the outermost first.
+/// The handles of a stack's adaptors, of each kind the outermost first, and the pool below them.
 #[derive(Clone, Debug, Default)]
 pub struct Handles {
+    /// If that is what the stack stands on.
+    pub pool: Option<Pool>,
     /// Of every `stats`.
     pub scopes: Vec<Scopes>,
     /// Of every `limit`.

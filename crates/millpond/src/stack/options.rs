@@ -129,6 +129,16 @@ impl Options {
         }
     }
 
+    /// Says what an option is where nothing was said. What cannot be read, or is no option, changes nothing.
+    pub(super) fn set_default(&mut self, name: &str, text: &str) {
+        let unsaid = |chosen: &&mut Chosen| chosen.spec.name == name && chosen.by_default;
+        if let Some(chosen) = self.all.iter_mut().find(unsaid)
+            && let Ok(value) = read(chosen.spec.kind, text)
+        {
+            (chosen.text, chosen.value) = (text.to_owned(), value);
+        }
+    }
+
     /// What stands for an option, as it was written.
     pub(super) fn text(&self, name: &str) -> String {
         let chosen = self.all.iter().find(|chosen| chosen.spec.name == name);

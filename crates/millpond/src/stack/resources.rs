@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Kind, MakeError, OptionSpec, ResourceEntry};
+use super::handles::Handles;
 use super::options::Options;
 use super::pool_options::{POOL_OPTIONS, pool_config};
 use super::torch_options::{TORCH_OPTIONS, torch_config};
@@ -22,13 +23,17 @@ pub static RESOURCES: &[ResourceEntry] = &[
         name: "pool",
         about: "thread caches over best fit in addresses, with physical pages that move",
         options: POOL_OPTIONS,
-        make: |options, driver| Ok(Arc::new(Pool::with_config(driver, pool_config(options))?)),
+        make: |options, driver, handles| {
+            let pool = Pool::with_config(driver, pool_config(options))?;
+            handles.pool = Some(pool.clone());
+            Ok(Arc::new(pool))
+        },
     },
     ResourceEntry {
         name: "direct",
         about: "every block is a plain allocation of the driver",
         options: &[],
-        make: |_, driver| Ok(Arc::new(Direct::new(driver))),
+        make: |_, driver, _| Ok(Arc::new(Direct::new(driver))),
     },
     ResourceEntry {
         name: "async",
@@ -61,13 +66,13 @@ pub static RESOURCES: &[ResourceEntry] = &[
                 "reuse across streams by making the taker wait",
             ),
         ],
-        make: |options, driver| Ok(Arc::new(Async::with_config(driver, async_config(options))?)),
+        make: |options, driver, _| Ok(Arc::new(Async::with_config(driver, async_config(options))?)),
     },
     ResourceEntry {
         name: "managed",
         about: "every block is memory that migrates between host and device",
         options: &[LIVE_MAXIMUM],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let config = ManagedConfig { maximum_bytes: options.size_or_none("maximum_bytes") };
             Ok(Arc::new(Managed::with_config(driver, config)))
         },
@@ -76,7 +81,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
         name: "pinned",
         about: "every block is host memory that the device reaches",
         options: &[LIVE_MAXIMUM],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let config = PinnedConfig { maximum_bytes: options.size_or_none("maximum_bytes") };
             Ok(Arc::new(Pinned::with_config(driver, config)))
         },
@@ -85,7 +90,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
         name: "bestfit",
         about: "best fit with coalescing over large blocks (RMM's pool)",
         options: &[INITIAL, MAXIMUM, UPSTREAM],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             Ok(Arc::new(BestFit::with_config(upstream, best_fit_config(options))?))
         },
@@ -102,7 +107,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
             ),
             UPSTREAM,
         ],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             let config = ArenaConfig { arena_bytes: options.size_or_none("arena_bytes") };
             Ok(Arc::new(Arena::with_config(upstream, config)?))
@@ -133,7 +138,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
             ),
             UPSTREAM,
         ],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             Ok(Arc::new(Bfc::with_config(upstream, bfc_config(options))?))
         },
@@ -151,7 +156,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
             MAXIMUM,
             UPSTREAM,
         ],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             Ok(Arc::new(Buddy::with_config(upstream, buddy_config(options))?))
         },
@@ -175,7 +180,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
             ),
             UPSTREAM,
         ],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             Ok(Arc::new(Slab::with_config(upstream, slab_config(options))?))
         },
@@ -199,7 +204,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
             BLOCKS_PER_CHUNK,
             UPSTREAM,
         ],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             Ok(Arc::new(Binning::with_config(upstream, binning_config(options))?))
         },
@@ -212,7 +217,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
             BLOCKS_PER_CHUNK,
             UPSTREAM,
         ],
-        make: |options, driver| {
+        make: |options, driver, _| {
             let upstream = upstream(options, driver)?;
             Ok(Arc::new(FixedSize::with_config(upstream, fixed_size_config(options))?))
         },
@@ -221,7 +226,7 @@ pub static RESOURCES: &[ResourceEntry] = &[
         name: "torch",
         about: "segments cut by best fit for each stream (PyTorch's caching allocator)",
         options: TORCH_OPTIONS,
-        make: |options, driver| {
+        make: |options, driver, _| {
             let made = PyTorchCaching::with_config(driver, torch_config(options)?);
             let made =
                 made.map_err(|TorchConfigError { key, remedy, .. }| MakeError::value(&key, remedy));
@@ -250,7 +255,8 @@ fn upstream(options: &Options, driver: Arc<dyn Driver>) -> Result<Arc<dyn Resour
     let name = options.word("upstream");
     let entry = RESOURCES.iter().find(|entry| entry.name == name).expect("is one of the table");
     let defaults = Options::new(entry.options, Vec::new());
-    (entry.make)(&defaults.expect("resources need no options"), driver)
+    let defaults = defaults.expect("resources need no options");
+    (entry.make)(&defaults, driver, &mut Handles::default())
 }
 
 fn async_config(options: &Options) -> AsyncConfig {

@@ -174,6 +174,28 @@ impl Inner {
         }
     }
 
+    /// What a live block was asked for with.
+    pub(in crate::pool) fn bytes_of(&self, ptr: DevicePtr) -> Result<usize, FreeError> {
+        if let Some(block) = self.find(ptr) {
+            let now = block.word.now();
+            let is_live = now.kind() == Kind::Live;
+            return if is_live {
+                Ok(block.requested(now))
+            } else {
+                Err(FreeError::AlreadyFree { ptr })
+            };
+        }
+        match self.direct.block_around(ptr) {
+            Some((block, bytes)) if block == ptr => return Ok(bytes),
+            Some((block, _)) => return Err(FreeError::Interior { ptr, block }),
+            None => {}
+        }
+        match self.region_around(ptr) {
+            Some(region) => region.bytes_of(ptr),
+            None => Err(self.not_a_block(ptr)),
+        }
+    }
+
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
     pub(super) fn free_live(
         &self,

@@ -1,0 +1,7 @@
+//! What the linker is told.
+
+fn main() {
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmillpond.so.0");
+    // Its own calls stay its own, whatever a program puts before it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+}

@@ -1,0 +1,166 @@
+//! Blocks: allocated, freed, and used on several streams.
+
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use millpond::Resource;
+use millpond::driver::{DevicePtr, Stream};
+
+use crate::boundary_ffi::{answer, failed, panicked, place};
+use crate::pool_ffi::{direct, millpond_pool, opened, with_pool};
+use crate::status::millpond_status;
+
+const OK: c_int = millpond_status::Ok as c_int;
+
+#[inline]
+fn stream_of(stream: *mut c_void) -> Stream {
+    Stream::from_raw(stream as u64)
+}
+
+#[inline]
+fn device_ptr(ptr: *mut c_void) -> DevicePtr {
+    DevicePtr(ptr as u64)
+}
+
+/// A block of at least `bytes`, aligned to 256, for work queued on `stream` from now on. No bytes give null.
+///
+/// # Safety
+/// A pool, and memory for a pointer; either may be null, which is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_alloc(
+    pool: *mut millpond_pool,
+    bytes: usize,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise, here and below.
+    if let (Some(pool), Some(out)) = unsafe { (direct(pool), out.as_mut()) } {
+        let answer = catch_unwind(AssertUnwindSafe(|| pool.allocate(bytes, stream_of(stream))));
+        return match answer {
+            Ok(Ok(ptr)) => {
+                *out = ptr.0 as *mut c_void;
+                OK
+            }
+            Ok(Err(error)) => failed(&error.into()),
+            Err(_) => panicked(),
+        };
+    }
+    // SAFETY: as above.
+    unsafe { alloc_stacked(pool, bytes, stream, out) }
+}
+
+/// There is something around the pool, or something is wrong.
+///
+/// # Safety
+/// As [`millpond_alloc`].
+#[cold]
+unsafe fn alloc_stacked(
+    pool: *mut millpond_pool,
+    bytes: usize,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's promise.
+        let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
+        *out = open.allocate(bytes, stream_of(stream))?.0 as *mut c_void;
+        Ok(())
+    })
+}
+
+/// As `millpond_alloc`, but what cannot be had without waiting for the driver or another stream is refused
+/// (`MILLPOND_STATUS_WOULD_WAIT`). For a pool with nothing around it.
+///
+/// # Safety
+/// As [`millpond_alloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_alloc_now(
+    pool: *mut millpond_pool,
+    bytes: usize,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's promise.
+        let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
+        *out = open.allocate_now(bytes, stream_of(stream))?.0 as *mut c_void;
+        Ok(())
+    })
+}
+
+/// Takes a block back, of the size that was asked for, at this point of `stream`: all work that uses it is queued there, or ordered
+/// before. A bad free is an error and changes nothing. Null does nothing.
+///
+/// # Safety
+/// A pool; null is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_free(
+    pool: *mut millpond_pool,
+    ptr: *mut c_void,
+    bytes: usize,
+    stream: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    if let Some(pool) = unsafe { direct(pool) } {
+        let free = || pool.deallocate(device_ptr(ptr), bytes, stream_of(stream));
+        return match catch_unwind(AssertUnwindSafe(free)) {
+            Ok(Ok(())) => OK,
+            Ok(Err(error)) => failed(&error.into()),
+            Err(_) => panicked(),
+        };
+    }
+    let free = |open: &crate::open::Open| {
+        Ok(open.deallocate(device_ptr(ptr), bytes, stream_of(stream))?)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { with_pool(pool, free) }
+}
+
+/// As `millpond_free`, of a block whose size the caller does not know. For stacks that end in a pool.
+///
+/// # Safety
+/// A pool; null is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_free_unsized(
+    pool: *mut millpond_pool,
+    ptr: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { with_pool(pool, |open| open.deallocate_unsized(device_ptr(ptr), stream_of(stream))) }
+}
+
+/// Says that a block is used on another stream, too: when it is freed, its memory waits for what that stream has been given by then.
+///
+/// # Safety
+/// A pool; null is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_record_stream(
+    pool: *mut millpond_pool,
+    ptr: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    let record = |open: &crate::open::Open| {
+        Ok(open.pool()?.record_stream(device_ptr(ptr), stream_of(stream))?)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { with_pool(pool, record) }
+}
+
+/// What a block was asked for with.
+///
+/// # Safety
+/// A pool, and memory for the answer; either may be null, which is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_block_bytes(
+    pool: *mut millpond_pool,
+    ptr: *mut c_void,
+    out: *mut usize,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's promise.
+        let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
+        *out = open.pool()?.bytes_of(device_ptr(ptr))?;
+        Ok(())
+    })
+}

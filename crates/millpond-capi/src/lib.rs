@@ -1,0 +1,35 @@
+//! Millpond behind a C ABI: `libmillpond.so`, with `millpond.h` for C and `millpond.hpp` for C++.
+//!
+//! - `status`, `last_error`: what a call answers, and why;
+//! - `boundary_ffi`: what every call does at the border: no panic crosses it, no bad pointer is followed that can be told;
+//! - `open`, `place`: what a pool's handle stands for, and how it is made from a text;
+//! - `pool_ffi` and the other `…_ffi`: the functions, by what they are about.
+//!
+//! The ABI is stable from 1.0 on: functions and fields are added, none is changed. Structs that grow carry their size.
+
+// Names are C's. What the header has is public, though no Rust can reach it.
+#![allow(non_camel_case_types, unreachable_pub)]
+
+#[allow(unsafe_code)]
+mod block_ffi;
+#[allow(unsafe_code)]
+mod boundary_ffi;
+#[allow(unsafe_code)]
+mod config_ffi;
+#[allow(unsafe_code)]
+mod device_of_foreign_streams;
+#[allow(unsafe_code)]
+mod last_error_ffi;
+mod open;
+mod place;
+#[allow(unsafe_code)]
+mod pool_ffi;
+#[allow(unsafe_code)]
+mod stats_ffi;
+mod status;
+#[allow(unsafe_code)]
+mod stream_ffi;
+#[allow(unsafe_code)]
+mod trace_ffi;
+#[allow(unsafe_code)]
+mod upkeep_ffi;

@@ -1,0 +1,117 @@
+//! What an open pool's handle stands for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millpond::adaptor::{Trace, TraceLog};
+use millpond::driver::{DevicePtr, Stream};
+use millpond::pool::Pool;
+use millpond::stack::Built;
+use millpond::{AllocError, FreeError, Resource};
+use parking_lot::RwLock;
+
+use crate::status::{Failure, millpond_status};
+
+type Traced = Trace<Arc<dyn Resource>>;
+
+/// A stack on a device.
+pub(crate) struct Open {
+    /// The pool that the stack stands on, if it does.
+    pool: Option<Pool>,
+    /// Whether there is nothing around that pool: it may be called itself.
+    is_bare: bool,
+    built: Built,
+    tracing: RwLock<Option<Traced>>,
+}
+
+impl Open {
+    pub(crate) fn new(built: Built, is_bare: bool) -> Open {
+        let pool = built.handles.pool.clone();
+        Open { pool, is_bare, built, tracing: RwLock::default() }
+    }
+
+    /// The process-wide pool.
+    pub(crate) fn of_pool(pool: Pool) -> Open {
+        let resource: Arc<dyn Resource> = Arc::new(pool.clone());
+        let built = Built { resource, handles: Default::default() };
+        Open { pool: Some(pool), is_bare: true, built, tracing: RwLock::default() }
+    }
+
+    /// The pool, if all calls may go to it directly.
+    pub(crate) fn bare_pool(&self) -> Option<&Pool> {
+        self.pool.as_ref().filter(|_| self.is_bare)
+    }
+
+    pub(crate) fn pool(&self) -> Result<&Pool, Failure> {
+        self.pool.as_ref().ok_or_else(|| {
+            let reason = "only a pool can do that: open a stack that ends in 'pool'";
+            Failure::new(millpond_status::NotSupported, reason)
+        })
+    }
+
+    pub(crate) fn resource(&self) -> &Arc<dyn Resource> {
+        &self.built.resource
+    }
+
+    pub(crate) fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        match &*self.tracing.read() {
+            Some(traced) => traced.allocate(bytes, stream),
+            None => self.resource().allocate(bytes, stream),
+        }
+    }
+
+    pub(crate) fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, Failure> {
+        let pool = self.pool()?;
+        if !self.is_bare || self.tracing.read().is_some() {
+            let reason =
+                "a request that must not wait goes to a pool with nothing around it, untraced";
+            return Err(Failure::new(millpond_status::NotSupported, reason));
+        }
+        Ok(pool.allocate_now(bytes, stream)?)
+    }
+
+    pub(crate) fn deallocate(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        match &*self.tracing.read() {
+            Some(traced) => traced.deallocate(ptr, bytes, stream),
+            None => self.resource().deallocate(ptr, bytes, stream),
+        }
+    }
+
+    pub(crate) fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), Failure> {
+        let pool = self.pool()?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        if self.is_bare && self.tracing.read().is_none() {
+            return Ok(pool.deallocate_unsized(ptr, stream)?);
+        }
+        // Whatever is around the pool wants to know.
+        let bytes = pool.bytes_of(ptr)?;
+        Ok(self.deallocate(ptr, bytes, stream)?)
+    }
+
+    /// Writes every allocation and free into a file from now on, in RMM's CSV format.
+    pub(crate) fn start_trace(&self, path: &str) -> Result<(), Failure> {
+        let mut tracing = self.tracing.write();
+        if tracing.is_some() {
+            return Err(Failure::invalid("a trace is being written already: stop it first"));
+        }
+        let log = TraceLog::create(Path::new(path))
+            .map_err(|error| Failure::new(millpond_status::Io, format!("{path}: {error}")))?;
+        *tracing = Some(Trace::new(Arc::clone(self.resource()), log));
+        Ok(())
+    }
+
+    /// Ends the trace. Everything is in the file then.
+    pub(crate) fn stop_trace(&self) -> Result<(), Failure> {
+        let Some(traced) = self.tracing.write().take() else {
+            return Err(Failure::invalid("no trace is being written: start one first"));
+        };
+        traced.log().flush().map_err(|failure| Failure::new(millpond_status::Io, failure))
+    }
+}

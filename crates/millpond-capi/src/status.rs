@@ -1,0 +1,104 @@
+//! What a call answers.
+
+use std::ffi::c_int;
+use std::fmt::Display;
+
+use millpond::driver::DriverError;
+use millpond::pool::ConfigError;
+use millpond::{AllocError, FreeError};
+
+/// What a call answers. More may be added.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum millpond_status {
+    /// Done.
+    Ok = 0,
+    /// A pointer is null, a text is no text, a name or a setting makes no sense.
+    InvalidArgument = 1,
+    /// Memory is out, or a limit is reached.
+    OutOfMemory = 2,
+    /// A bad free: the address is not of this pool.
+    Foreign = 3,
+    /// A bad free: the address is inside a block.
+    Interior = 4,
+    /// A bad free: the block is free already.
+    AlreadyFree = 5,
+    /// A bad free: the block was allocated with another size.
+    WrongSize = 6,
+    /// The request must not wait, and cannot be served at once.
+    WouldWait = 7,
+    /// The process is a forked child of the one that opened the pool.
+    Forked = 8,
+    /// What this pool stands on cannot do that.
+    NotSupported = 9,
+    /// The device's driver refused.
+    Driver = 10,
+    /// A file could not be written.
+    Io = 11,
+    /// The pool has been closed, or never was one.
+    Closed = 12,
+    /// A mistake of Millpond's own.
+    Internal = 13,
+}
+
+/// Why a call failed, and what to do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: millpond_status,
+    pub(crate) reason: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: millpond_status, reason: impl Display) -> Failure {
+        Failure { status, reason: reason.to_string() }
+    }
+
+    pub(crate) fn invalid(reason: impl Display) -> Failure {
+        Failure::new(millpond_status::InvalidArgument, reason)
+    }
+
+    pub(crate) fn code(&self) -> c_int {
+        self.status as c_int
+    }
+}
+
+impl From<AllocError> for Failure {
+    fn from(error: AllocError) -> Failure {
+        let status = match &error {
+            error if error.is_out_of_memory() => millpond_status::OutOfMemory,
+            AllocError::WouldWait { .. } => millpond_status::WouldWait,
+            AllocError::Forked => millpond_status::Forked,
+            _ => millpond_status::Driver,
+        };
+        Failure::new(status, error)
+    }
+}
+
+impl From<FreeError> for Failure {
+    fn from(error: FreeError) -> Failure {
+        let status = match &error {
+            FreeError::Foreign { .. } => millpond_status::Foreign,
+            FreeError::Interior { .. } => millpond_status::Interior,
+            FreeError::AlreadyFree { .. } => millpond_status::AlreadyFree,
+            FreeError::WrongSize { .. } => millpond_status::WrongSize,
+            _ => millpond_status::Driver,
+        };
+        Failure::new(status, error)
+    }
+}
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Failure {
+        let status = match error.is_out_of_memory() {
+            true => millpond_status::OutOfMemory,
+            false => millpond_status::Driver,
+        };
+        Failure::new(status, error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::invalid(error)
+    }
+}

@@ -1,0 +1,56 @@
+//! `cargo xtask dist`: what programs in C and C++ are built with, laid out as such programs find it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::run::{cargo, root, run, target};
+
+const CRATE: &str = "crates/millpond-capi";
+const HEADERS: [&str; 1] = ["millpond.h"];
+/// What the library is known by at run time: the major version, as long as the ABI is the same.
+const SONAME: &str = "libmillpond.so.0";
+/// From where in the crate to where, with the version filled in.
+const FILLED_IN: [(&str, &str); 3] = [
+    ("packaging/millpond.pc.in", "lib/pkgconfig/millpond.pc"),
+    ("packaging/MillpondConfig.cmake.in", "lib/cmake/Millpond/MillpondConfig.cmake"),
+    ("packaging/MillpondConfigVersion.cmake.in", "lib/cmake/Millpond/MillpondConfigVersion.cmake"),
+];
+
+/// Builds and lays out `target/dist/{include,lib}`, and says where that is.
+pub(crate) fn build() -> Result<PathBuf> {
+    run(&mut cargo(&["build", "--release", "--locked", "-p", "millpond-capi"]))?;
+    let (target, sources) = (target()?, root().join(CRATE));
+    let dist = target.join("dist");
+    let (include, lib) = (dist.join("include"), dist.join("lib"));
+    for directory in [&include, &lib.join("pkgconfig"), &lib.join("cmake/Millpond")] {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    }
+    for header in HEADERS {
+        copy(&sources.join("include").join(header), &include.join(header))?;
+    }
+    let release = target.join("release");
+    copy(&release.join("libmillpond_capi.so"), &lib.join(SONAME))?;
+    copy(&release.join("libmillpond_capi.a"), &lib.join("libmillpond.a"))?;
+    let link = lib.join("libmillpond.so");
+    if fs::symlink_metadata(&link).is_ok() {
+        fs::remove_file(&link).with_context(|| link.display().to_string())?;
+    }
+    symlink(SONAME, &link).with_context(|| link.display().to_string())?;
+    for (from, to) in FILLED_IN {
+        let text = fs::read_to_string(sources.join(from)).with_context(|| from.to_owned())?;
+        let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+        fs::write(dist.join(to), text).with_context(|| to.to_owned())?;
+    }
+    println!("{}", dist.display());
+    Ok(dist)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    // Not written into: a program that runs may have the old one in its memory.
+    let _ = fs::remove_file(to);
+    fs::copy(from, to).with_context(|| format!("{} to {}", from.display(), to.display()))?;
+    Ok(())
+}
