@@ -44,7 +44,7 @@ pub(crate) fn build() -> Result<PathBuf> {
         let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
         fs::write(dist.join(to), text).with_context(|| to.to_owned())?;
     }
-    println!("{}", dist.display());
+    println!("dist: {}", dist.display());
     Ok(dist)
 }
 

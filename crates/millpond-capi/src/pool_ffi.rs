@@ -14,7 +14,7 @@ use crate::status::{Failure, millpond_status};
 
 /// A device, and what allocates there. Only by its address.
 ///
-/// A handle that was closed stays behind, some hundred bytes, so that its use is an error and no crash.
+/// A handle that was closed stays behind, some two hundred bytes, so that its use is an error and no crash.
 pub struct millpond_pool {
     state: AtomicU64,
     /// Changed by whoever closes the pool, and then no other call may be under way.
@@ -31,11 +31,19 @@ const DIRECT: u64 = 0x6d69_6c6c_706f_6e64;
 const STACKED: u64 = DIRECT + 1;
 const CLOSED: u64 = DIRECT + 2;
 
+// SAFETY: what is not atomic in a handle changes only while nobody else uses it.
+unsafe impl Sync for millpond_pool {}
+
+/// All handles that ever were.
+static HANDLES: Mutex<Vec<&millpond_pool>> = Mutex::new(Vec::new());
+
 impl millpond_pool {
     fn leak(open: Open, is_instance: bool) -> &'static millpond_pool {
         let state = if open.bare_pool().is_some() { DIRECT } else { STACKED };
         let (state, open) = (AtomicU64::new(state), UnsafeCell::new(Some(open)));
-        Box::leak(Box::new(millpond_pool { state, open, is_instance }))
+        let handle = Box::leak(Box::new(millpond_pool { state, open, is_instance }));
+        HANDLES.lock().push(handle);
+        handle
     }
 
     /// Calls go through what is around the pool from now on, or no longer.
@@ -128,23 +136,22 @@ pub unsafe extern "C" fn millpond_pool_open(
 /// Memory for a pointer, or null, which is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn millpond_pool_instance(out: *mut *mut millpond_pool) -> c_int {
-    struct Instance(*const millpond_pool);
-    // SAFETY: a handle may be used by any thread.
-    unsafe impl Send for Instance {}
-    static INSTANCE: Mutex<Option<(u32, Instance)>> = Mutex::new(None);
+    static INSTANCE: Mutex<Option<(u32, &millpond_pool)>> = Mutex::new(None);
     answer(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { place(out, "out") }?;
         let mut instance = INSTANCE.lock();
         // A forked child has a pool of its own.
         let process = std::process::id();
-        let known = instance.as_ref().filter(|(of, _)| *of == process);
-        if known.is_none() {
-            let pool = Pool::instance(|| Place::read("")?.open_pool())?;
-            let handle = millpond_pool::leak(Open::of_pool(pool), true);
-            *instance = Some((process, Instance(handle)));
-        }
-        *out = instance.as_ref().map_or(std::ptr::null_mut(), |(_, handle)| handle.0.cast_mut());
+        let handle = match *instance {
+            Some((of, handle)) if of == process => handle,
+            _ => {
+                let pool = Pool::instance(|| Place::read("")?.open_pool())?;
+                millpond_pool::leak(Open::of_pool(pool), true)
+            }
+        };
+        *instance = Some((process, handle));
+        *out = std::ptr::from_ref(handle).cast_mut();
         Ok(())
     })
 }

@@ -1,0 +1,112 @@
+//! The C ABI, by programs in C: compiled by gcc and clang, linked to either library, watched by valgrind.
+
+mod exports;
+mod packages;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use millpond_tests::{dist, simcuda};
+
+fn client(name: &str) -> PathBuf {
+    simcuda::root().join("tests/clients").join(name)
+}
+
+/// Runs a program, and fails with what it said if it does.
+fn succeeds(program: &mut Command) -> String {
+    let output = program.output().unwrap_or_else(|error| panic!("{program:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{program:?}: {}\n{said}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said.into_owned()
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Compiles a program of `tests/clients`.
+fn compile(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let flags: Vec<&str> = ["-std=c11", "-D_GNU_SOURCE"].iter().chain(flags).copied().collect();
+    succeeds(&mut dist::compilation(compiler, &[client(source)], &flags, &program));
+    program
+}
+
+/// A program, in a directory of its own to write in.
+fn run(program: &Path, before: &[&str]) -> String {
+    let scratch = program.with_extension("scratch");
+    std::fs::create_dir_all(&scratch).unwrap();
+    let words: Vec<&std::ffi::OsStr> = before.iter().map(std::ffi::OsStr::new).collect();
+    let mut all = words.into_iter().chain([program.as_os_str()]);
+    let mut command = Command::new(all.next().expect("a program"));
+    // Whatever the machine is told otherwise, and whether or not there is a GPU.
+    command.env_remove("MILLPOND_DEVICE").env_remove("MILLPOND_CONF");
+    succeeds(command.args(all).arg(scratch))
+}
+
+#[test]
+fn every_function_rightly_and_wrongly_by_gcc() {
+    let program = compile("gcc", "millpond.c", "capi_gcc", &[]);
+    assert!(run(&program, &[]).ends_with("all is well\n"));
+}
+
+#[test]
+fn every_function_rightly_and_wrongly_by_clang() {
+    if !is_there("clang") {
+        return eprintln!("skipped: there is no clang; cargo xtask setup installs it");
+    }
+    let program = compile("clang", "millpond.c", "capi_clang", &[]);
+    assert!(run(&program, &[]).ends_with("all is well\n"));
+}
+
+#[test]
+fn linked_to_the_static_library() {
+    let flags = ["-l:libmillpond.a", "-ldl", "-lm"];
+    let program = compile("gcc", "millpond.c", "capi_static", &flags);
+    assert!(run(&program, &[]).ends_with("all is well\n"));
+}
+
+/// What valgrind is to look at, and fail for.
+const MEMCHECK: [&str; 7] = [
+    "valgrind",
+    "--quiet",
+    // It has its parent's memory and not its threads.
+    "--child-silent-after-fork=yes",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--num-callers=20",
+];
+
+#[test]
+fn valgrind_finds_nothing() {
+    if !is_there("valgrind") {
+        return eprintln!("skipped: there is no valgrind; cargo xtask setup installs it");
+    }
+    let program = compile("gcc", "millpond.c", "capi_valgrind", &[]);
+    assert!(run(&program, &MEMCHECK).ends_with("all is well\n"));
+    let program = compile("gcc", "millpond_fuzz.c", "capi_fuzz_valgrind", &[]);
+    fuzz(Command::new(MEMCHECK[0]).args(&MEMCHECK[1..]).arg(program), 3_000, 1);
+}
+
+fn fuzz(program: &mut Command, calls: u64, seed: u64) {
+    println!("seed {seed}");
+    program.arg(calls.to_string()).arg(seed.to_string());
+    let said = succeeds(program.env_remove("MILLPOND_DEVICE").env_remove("MILLPOND_CONF"));
+    assert!(said.ends_with("all is well\n"), "{said}");
+}
+
+#[test]
+fn sequences_of_right_and_wrong_calls() {
+    let program = compile("gcc", "millpond_fuzz.c", "capi_fuzz", &[]);
+    let seed =
+        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis()) as u64;
+    for seed in [1, 2, seed % 1_000_000] {
+        fuzz(&mut Command::new(&program), 100_000, seed);
+    }
+}
