@@ -73,6 +73,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond/src/pool/handshake.rs",
     "crates/millpond/src/pool/page_map.rs",
     "crates/millpond/src/pool/thread_cache.rs",
+    "crates/millpond/src/pool/thread_memory.rs",
     "tests/src/abi_call.rs",
     // Launches a kernel, which cudarc calls so.
     "tests/src/bin/cudarc_client.rs",

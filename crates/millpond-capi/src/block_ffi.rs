@@ -1,12 +1,11 @@
 //! Blocks: allocated, freed, and used on several streams.
 
 use std::ffi::{c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millpond::Resource;
 use millpond::driver::{DevicePtr, Stream};
 
-use crate::boundary_ffi::{answer, failed, panicked, place};
+use crate::boundary_ffi::{answer, place};
 use crate::pool_ffi::{direct, millpond_pool, opened, with_pool};
 use crate::status::millpond_status;
 
@@ -34,27 +33,23 @@ pub unsafe extern "C" fn millpond_alloc(
     out: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise, here and below.
-    if let (Some(pool), Some(out)) = unsafe { (direct(pool), out.as_mut()) } {
-        let answer = catch_unwind(AssertUnwindSafe(|| pool.allocate(bytes, stream_of(stream))));
-        return match answer {
-            Ok(Ok(ptr)) => {
-                *out = ptr.0 as *mut c_void;
-                OK
-            }
-            Ok(Err(error)) => failed(&error.into()),
-            Err(_) => panicked(),
-        };
+    if let (Some(pool), Some(out)) = unsafe { (direct(pool), out.as_mut()) }
+        // The legacy stream's other handle, 1, is not found here: no cache is remembered by it.
+        && let Some(ptr) = pool.allocate_cached(bytes, Stream(stream as u64))
+    {
+        *out = ptr.0 as *mut c_void;
+        return OK;
     }
     // SAFETY: as above.
-    unsafe { alloc_stacked(pool, bytes, stream, out) }
+    unsafe { alloc_uncached(pool, bytes, stream, out) }
 }
 
-/// There is something around the pool, or something is wrong.
+/// The thread's cache has no such block, or there is something around the pool, or something is wrong.
 ///
 /// # Safety
 /// As [`millpond_alloc`].
-#[cold]
-unsafe fn alloc_stacked(
+#[inline(never)]
+unsafe fn alloc_uncached(
     pool: *mut millpond_pool,
     bytes: usize,
     stream: *mut c_void,
@@ -62,8 +57,13 @@ unsafe fn alloc_stacked(
 ) -> c_int {
     answer(|| {
         // SAFETY: the caller's promise.
-        let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
-        *out = open.allocate(bytes, stream_of(stream))?.0 as *mut c_void;
+        let (direct, out) = unsafe { (direct(pool), place(out, "out")?) };
+        let ptr = match direct {
+            Some(pool) => pool.allocate(bytes, stream_of(stream))?,
+            // SAFETY: the caller's promise.
+            None => unsafe { opened(pool) }?.1.allocate(bytes, stream_of(stream))?,
+        };
+        *out = ptr.0 as *mut c_void;
         Ok(())
     })
 }
@@ -101,19 +101,36 @@ pub unsafe extern "C" fn millpond_free(
     stream: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    if let Some(pool) = unsafe { direct(pool) } {
-        let free = || pool.deallocate(device_ptr(ptr), bytes, stream_of(stream));
-        return match catch_unwind(AssertUnwindSafe(free)) {
-            Ok(Ok(())) => OK,
-            Ok(Err(error)) => failed(&error.into()),
-            Err(_) => panicked(),
-        };
+    if let Some(pool) = unsafe { direct(pool) }
+        && pool.deallocate_cached(device_ptr(ptr), bytes, Stream(stream as u64))
+    {
+        return OK;
     }
-    let free = |open: &crate::open::Open| {
-        Ok(open.deallocate(device_ptr(ptr), bytes, stream_of(stream))?)
-    };
     // SAFETY: the caller's promise.
-    unsafe { with_pool(pool, free) }
+    unsafe { free_uncached(pool, ptr, bytes, stream) }
+}
+
+/// The thread's cache does not own the block or has no room for it, or there is something around the pool, or something is wrong.
+///
+/// # Safety
+/// As [`millpond_free`].
+#[inline(never)]
+unsafe fn free_uncached(
+    pool: *mut millpond_pool,
+    ptr: *mut c_void,
+    bytes: usize,
+    stream: *mut c_void,
+) -> c_int {
+    let (ptr, stream) = (device_ptr(ptr), stream_of(stream));
+    answer(|| {
+        // SAFETY: the caller's promise, here and below.
+        match unsafe { direct(pool) } {
+            Some(pool) => pool.deallocate(ptr, bytes, stream)?,
+            // SAFETY: as above.
+            None => unsafe { opened(pool) }?.1.deallocate(ptr, bytes, stream)?,
+        }
+        Ok(())
+    })
 }
 
 /// As `millpond_free`, of a block whose size the caller does not know. For stacks that end in a pool.

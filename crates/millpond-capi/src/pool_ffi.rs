@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use millpond::pool::Pool;
 use parking_lot::Mutex;
@@ -16,20 +16,28 @@ use crate::status::{Failure, millpond_status};
 ///
 /// A handle that was closed stays behind, some two hundred bytes, so that its use is an error and no crash.
 pub struct millpond_pool {
-    state: AtomicU64,
+    state: AtomicU32,
     /// Changed by whoever closes the pool, and then no other call may be under way.
-    open: UnsafeCell<Option<Open>>,
+    parts: UnsafeCell<Parts>,
     /// The pool of the whole process is not closed.
     is_instance: bool,
+}
+
+/// Nothing, once it is closed.
+#[derive(Default)]
+struct Parts {
+    /// The pool that calls go to directly, if there is nothing around it.
+    direct: Option<Pool>,
+    open: Option<Open>,
 }
 
 // The states are numbers that nothing else has, so that most of what is no pool is told from one.
 
 /// Open; calls go to a pool directly.
-const DIRECT: u64 = 0x6d69_6c6c_706f_6e64;
+const DIRECT: u32 = 0x6d70_6f6c;
 /// Open; calls go through a stack, or a trace.
-const STACKED: u64 = DIRECT + 1;
-const CLOSED: u64 = DIRECT + 2;
+const STACKED: u32 = DIRECT + 1;
+const CLOSED: u32 = DIRECT + 2;
 
 // SAFETY: what is not atomic in a handle changes only while nobody else uses it.
 unsafe impl Sync for millpond_pool {}
@@ -40,8 +48,9 @@ static HANDLES: Mutex<Vec<&millpond_pool>> = Mutex::new(Vec::new());
 impl millpond_pool {
     fn leak(open: Open, is_instance: bool) -> &'static millpond_pool {
         let state = if open.bare_pool().is_some() { DIRECT } else { STACKED };
-        let (state, open) = (AtomicU64::new(state), UnsafeCell::new(Some(open)));
-        let handle = Box::leak(Box::new(millpond_pool { state, open, is_instance }));
+        let parts = Parts { direct: open.bare_pool().cloned(), open: Some(open) };
+        let (state, parts) = (AtomicU32::new(state), UnsafeCell::new(parts));
+        let handle = Box::leak(Box::new(millpond_pool { state, parts, is_instance }));
         HANDLES.lock().push(handle);
         handle
     }
@@ -67,7 +76,7 @@ pub(crate) unsafe fn direct<'a>(pool: *const millpond_pool) -> Option<&'a Pool> 
         return None;
     }
     // SAFETY: it is open, and as the caller promises nobody closes it at this moment.
-    unsafe { &*handle.open.get() }.as_ref()?.bare_pool()
+    unsafe { &*handle.parts.get() }.direct.as_ref()
 }
 
 /// What a handle stands for, if it is open.
@@ -89,8 +98,8 @@ pub(crate) unsafe fn opened<'a>(
         return Err(closed());
     }
     // SAFETY: as in `direct`.
-    let open = unsafe { &*handle.open.get() };
-    Ok((handle, open.as_ref().ok_or_else(closed)?))
+    let parts = unsafe { &*handle.parts.get() };
+    Ok((handle, parts.open.as_ref().ok_or_else(closed)?))
 }
 
 /// Runs a call on an open pool.
@@ -176,7 +185,7 @@ pub unsafe extern "C" fn millpond_pool_close(pool: *mut millpond_pool) -> c_int 
             return Ok(());
         }
         // SAFETY: the caller promises that no other call is under way, and none that comes later gets here.
-        drop(unsafe { &mut *handle.open.get() }.take());
+        drop(std::mem::take(unsafe { &mut *handle.parts.get() }));
         Ok(())
     })
 }

@@ -45,6 +45,8 @@ mod streams;
 mod sync;
 #[allow(unsafe_code)]
 mod thread_cache;
+#[allow(unsafe_code)]
+mod thread_memory;
 mod word;
 
 use std::sync::{Arc, Weak};
@@ -167,6 +169,20 @@ impl Pool {
     /// Counts anew from here. What is held at the moment still is.
     pub fn reset_stats(&self) {
         self.inner.reset_stats();
+    }
+
+    /// A block that the calling thread's own cache has, or nothing. The first thing that [`allocate`](Resource::allocate) tries, for those who
+    /// have something to do before the rest, or around it. Never panics.
+    #[inline]
+    pub fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+        self.inner.allocate_cached(bytes, stream)
+    }
+
+    /// Takes a block back that the calling thread's own cache owns and has room for; says whether that was so. The first thing that
+    /// [`deallocate`](Resource::deallocate) tries; if not, nothing has changed. Never panics.
+    #[inline]
+    pub fn deallocate_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
+        self.inner.deallocate_cached(ptr, bytes, stream)
     }
 
     /// Takes a block back whose size the caller does not know.

@@ -16,6 +16,7 @@ use super::inbox::Inbox;
 use super::points::StreamSlot;
 use super::shelf::{SHELF_NUMBERS, SHELVES, Shelf};
 use super::size_class::{CLASSES, Class, LARGEST_BYTES};
+use super::thread_memory;
 use crate::driver::Stream;
 
 /// One free block of a slab, or of its own.
@@ -457,32 +458,30 @@ pub(super) struct Parcel {
 /// Blocks that are sent to their owner at a time.
 const OUTBOX_BLOCKS: usize = 64;
 
-/// What a call of a thread used lately. The pointers are of the pool with that number.
-#[derive(Clone, Copy)]
+/// What a call of a thread used lately. The pointers are of the pool with that number. Nothing, if all is zeros.
 struct Last {
-    pool: u64,
-    stream: Stream,
-    epoch: u64,
-    cache: *const ThreadCache,
-    counters: *const Counters,
-}
-
-impl Last {
-    const NOTHING: Last = Last {
-        pool: 0,
-        stream: Stream::LEGACY,
-        epoch: 0,
-        cache: ptr::null(),
-        counters: ptr::null(),
-    };
+    pool: Cell<u64>,
+    stream: Cell<Stream>,
+    epoch: Cell<u64>,
+    cache: Cell<*const ThreadCache>,
+    counters: Cell<*const Counters>,
 }
 
 /// Streams that a thread may use in turn without looking its caches up: two to the power of this.
 const REMEMBERED_BITS: u32 = 3;
 const REMEMBERED: usize = 1 << REMEMBERED_BITS;
 
-thread_local! {
-    static LAST: [Cell<Last>; REMEMBERED] = const { [const { Cell::new(Last::NOTHING) }; REMEMBERED] };
+/// What a thread used lately, by [place](place_of).
+type Lately = [Last; REMEMBERED];
+const _: () = assert!(size_of::<Lately>() <= thread_memory::BYTES);
+const _: () = assert!(align_of::<Lately>() <= thread_memory::ALIGN);
+
+/// What this thread used lately.
+#[inline(always)]
+fn with_lately<T>(run: impl FnOnce(&Lately) -> T) -> T {
+    // SAFETY: memory of this thread's own, large enough and aligned, that nothing else uses. It begins as zeros, which are numbers and
+    // null pointers, and the reference does not leave the thread.
+    run(unsafe { &*thread_memory::address().cast::<Lately>() })
 }
 
 /// Where a stream is remembered. Handles are addresses of something, or small numbers.
@@ -502,15 +501,20 @@ pub(super) fn with_last<T>(
     epoch: u64,
     run: impl FnOnce(&ThreadCache, Counting<'_>) -> Option<T>,
 ) -> Option<T> {
-    let last = LAST.with(|last| last[place_of(stream)].get());
-    let differs = (last.pool ^ pool.number()) | (last.stream.0 ^ stream.0) | (last.epoch ^ epoch);
-    if differs != 0 {
-        return None;
-    }
-    // SAFETY: numbers are never another pool's: this one is or was that of the pool that `pool` borrows, so `set_last` was called with a
-    // cache and counters that this pool holds, and keeps until it is dropped.
-    let (cache, counters) = unsafe { (&*last.cache, last.counters.as_ref()) };
-    run(cache, Counting(counters))
+    with_lately(|lately| {
+        // Looked at where it is: a copy would want more registers than there are.
+        let last = &lately[place_of(stream)];
+        let is_this = last.stream.get() == stream
+            && last.pool.get() == pool.number()
+            && last.epoch.get() == epoch;
+        if !is_this {
+            return None;
+        }
+        // SAFETY: numbers are never another pool's: this one is or was that of the pool that `pool` borrows, so `set_last` was called with
+        // a cache and counters that this pool holds, and keeps until it is dropped.
+        let (cache, counters) = unsafe { (&*last.cache.get(), last.counters.get().as_ref()) };
+        run(cache, Counting(counters))
+    })
 }
 
 /// What `with_last` is to use from now on in this thread, while the pool is known by this number.
@@ -524,13 +528,20 @@ pub(super) fn set_last(
 ) {
     assert!(pool.holds(cache, counters), "a pool's caches are its own");
     let (cache, counters) = (Arc::as_ptr(cache), counters.map_or(ptr::null(), Arc::as_ptr));
-    let used = Last { pool: number, stream, epoch, cache, counters };
-    LAST.with(|last| last[place_of(stream)].set(used));
+    with_lately(|lately| {
+        let last = &lately[place_of(stream)];
+        last.pool.set(number);
+        last.stream.set(stream);
+        last.epoch.set(epoch);
+        last.cache.set(cache);
+        last.counters.set(counters);
+    });
 }
 
 /// This thread has no caches any more.
 pub(super) fn forget_last() {
-    LAST.with(|last| last.iter().for_each(|place| place.set(Last::NOTHING)));
+    // No pool has this number.
+    with_lately(|lately| lately.iter().for_each(|last| last.pool.set(0)));
 }
 
 /// A pool: it has a number that no other ever has, and keeps every cache and counter it holds until it is dropped.

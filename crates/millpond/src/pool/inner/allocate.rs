@@ -43,7 +43,11 @@ impl Inner {
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
-    fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+    pub(in crate::pool) fn allocate_cached(
+        &self,
+        bytes: usize,
+        stream: Stream,
+    ) -> Option<DevicePtr> {
         let shelf = self.settings.shelf_of(bytes)?;
         with_last(self, stream, self.epoch(), |cache, counters| {
             let offset = cache.take(shelf, bytes)?;

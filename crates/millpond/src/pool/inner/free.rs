@@ -37,6 +37,17 @@ impl Inner {
         self.deallocate_missed(ptr, bytes, stream)
     }
 
+    /// The fast path alone.
+    #[inline]
+    pub(in crate::pool) fn deallocate_cached(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> bool {
+        self.free_cached(ptr, bytes, stream)
+    }
+
     /// The fast path: a right free of a block that the cache this thread used last owns and has room for.
     #[inline]
     fn free_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
