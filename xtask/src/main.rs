@@ -3,6 +3,7 @@
 mod dist;
 mod header;
 mod instructions;
+mod peers;
 mod races;
 mod run;
 mod setup;
@@ -53,6 +54,8 @@ enum Command {
     Dist,
     /// Write crates/millpond-capi/include/millpond.h anew
     Header,
+    /// Measure Millpond beside RMM, PyTorch and the host's allocators, from their published packages
+    Peers(peers::Options),
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Simcuda => simcuda::build().map(drop),
         Command::Dist => dist::build().map(drop),
         Command::Header => header::write(),
+        Command::Peers(options) => peers::compare(&options),
         Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),

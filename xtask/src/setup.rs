@@ -95,6 +95,22 @@ pub(crate) fn valgrind_is_there() -> bool {
     succeeds(Command::new("valgrind").arg("--version"))
 }
 
+/// The host's allocators that Millpond is measured beside, where they are not there and can be had.
+pub(crate) fn install_peers() {
+    for (library, package) in [
+        ("libmimalloc.so.2", "libmimalloc2.0"),
+        ("libjemalloc.so.2", "libjemalloc2"),
+        ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+    ] {
+        let known = Command::new("ldconfig").arg("-p").output();
+        let is_there =
+            known.is_ok_and(|known| String::from_utf8_lossy(&known.stdout).contains(library));
+        if !is_there && let Err(error) = run(&mut debian_package(package)) {
+            println!("setup: no {package} here, it is left out ({error:#})");
+        }
+    }
+}
+
 /// Installs what is missing.
 pub(crate) fn install_missing() -> Result<()> {
     for need in NEEDS {

@@ -1,0 +1,98 @@
+//! What the contest showed, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::{Figures, MILLPOND, Measured, WORKLOADS};
+
+/// Everything that was measured.
+pub(crate) struct Report<'a> {
+    pub(crate) names: &'a [&'a str],
+    pub(crate) figures: &'a Figures,
+    pub(crate) rounds: usize,
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Report<'_> {
+    pub(crate) fn of(&self, name: &str, workload: &str) -> Option<&Measured> {
+        let found = self.figures.iter().find(|((n, w), _)| *n == name && *w == workload);
+        found.map(|(_, measured)| measured).filter(|measured| !measured.pairs.is_empty())
+    }
+
+    pub(crate) fn ns(&self, name: &str, workload: &str) -> Option<f64> {
+        self.of(name, workload).map(|measured| median(&measured.pairs))
+    }
+
+    /// How many times as long as Millpond's somebody's pair takes.
+    fn times(&self, name: &str, workload: &str) -> Option<f64> {
+        Some(self.ns(name, workload)? / self.ns(MILLPOND, workload)?)
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut text = String::new();
+        self.part(&mut text, "nanoseconds of the host per allocate and free", |name, workload| {
+            self.ns(name, workload).map(|ns| format!("{ns:.1}"))
+        });
+        self.part(&mut text, "times as long as Millpond", |name, workload| {
+            self.times(name, workload).map(|times| format!("{times:.2}"))
+        });
+        self.part(
+            &mut text,
+            "nanoseconds within which 999 of 1000 calls stay",
+            |name, workload| {
+                self.of(name, workload).map(|measured| format!("{:.0}", median(&measured.tails)))
+            },
+        );
+        let _ = writeln!(
+            text,
+            "Medians of {} rounds, each of which measures everybody in turn. W1 to W4: processor time; W5: time on the wall, of two threads.\n\
+             Millpond through its C ABI on the simulated GPU; RMM and PyTorch over a CUDA runtime that does nothing, at once.",
+            self.rounds
+        );
+        text
+    }
+
+    fn part(&self, text: &mut String, title: &str, cell: impl Fn(&str, &str) -> Option<String>) {
+        let _ = write!(text, "{title}\n{:12}", "");
+        for workload in WORKLOADS {
+            let _ = write!(text, "{workload:>9}");
+        }
+        text.push('\n');
+        for name in self.names {
+            let _ = write!(text, "{name:12}");
+            for workload in WORKLOADS {
+                let _ = write!(text, "{:>9}", cell(name, workload).unwrap_or_else(|| "–".into()));
+            }
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+
+    pub(crate) fn json(&self) -> String {
+        let of_workload = |workload: &str| {
+            let figures = self.names.iter().filter_map(|name| {
+                let measured = self.of(name, workload)?;
+                let least = measured.pairs.iter().copied().fold(f64::INFINITY, f64::min);
+                let most = measured.pairs.iter().copied().fold(0.0, f64::max);
+                let figures = json!({
+                    "ns": median(&measured.pairs),
+                    "ns_range": [least, most],
+                    "p999_ns": median(&measured.tails),
+                    "times_millpond": self.times(name, workload),
+                });
+                Some(((*name).to_owned(), figures))
+            });
+            serde_json::Value::Object(figures.collect())
+        };
+        let workloads: serde_json::Map<_, _> =
+            WORKLOADS.iter().map(|name| ((*name).to_owned(), of_workload(name))).collect();
+        let all = json!({ "rounds": self.rounds, "workloads": workloads });
+        serde_json::to_string_pretty(&all).expect("numbers and names")
+    }
+}
