@@ -245,7 +245,7 @@ static void the_process_wide_one() {
     CHECK(&pool == &CudaMemoryPool::Instance());
     std::thread([&pool] { CHECK(&pool == &CudaMemoryPool::Instance()); }).join();
     void* block = pool.Alloc(100);
-    // A sixteenth GiB less than the device has is there, more is not.
+    // It has 16 GiB.
     throws<millpond::out_of_memory>([&] { pool.Alloc(std::size_t{20} << 30); });
     const pid_t child = fork();
     if (child == 0) {

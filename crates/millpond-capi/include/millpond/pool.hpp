@@ -137,9 +137,10 @@ public:
         millpond_stats s{};
         s.struct_bytes = sizeof s;
         detail::check(millpond_get_stats(handle_, &s));
-        return {s.total_allocated, s.total_freed,  s.peak_usage,  s.current_usage, s.fragmentation_bytes, s.allocation_count,
-                s.free_count,      s.cache_hits,   s.cache_misses, s.global_hits,   s.reserve_hits,        s.reuse_hits,
-                s.device_allocations, s.reserved_bytes, s.page_moves, s.cross_stream_waits, s.driver_calls};
+        return {s.total_allocated, s.total_freed, s.peak_usage, s.current_usage, s.fragmentation_bytes,
+                s.allocation_count, s.free_count, s.cache_hits, s.cache_misses,
+                s.global_hits, s.reserve_hits, s.reuse_hits, s.device_allocations,
+                s.reserved_bytes, s.page_moves, s.cross_stream_waits, s.driver_calls};
     }
 
     // Counts anew from here. What is held still is.
