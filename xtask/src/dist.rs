@@ -9,7 +9,18 @@ use anyhow::{Context, Result};
 use crate::run::{cargo, root, run, target};
 
 const CRATE: &str = "crates/millpond-capi";
-const HEADERS: [&str; 1] = ["millpond.h"];
+/// The first is C's, the others are C++'s: what programs include, and what that is made of.
+const HEADERS: [&str; 9] = [
+    "millpond.h",
+    "millpond.hpp",
+    "millpond_cuda_mr.hpp",
+    "millpond_rmm.hpp",
+    "millpond/allocator.hpp",
+    "millpond/buffer.hpp",
+    "millpond/error.hpp",
+    "millpond/pool.hpp",
+    "millpond/source.hpp",
+];
 /// What the library is known by at run time: the major version, as long as the ABI is the same.
 const SONAME: &str = "libmillpond.so.0";
 /// From where in the crate to where, with the version filled in.
@@ -25,7 +36,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     let (target, sources) = (target()?, root().join(CRATE));
     let dist = target.join("dist");
     let (include, lib) = (dist.join("include"), dist.join("lib"));
-    for directory in [&include, &lib.join("pkgconfig"), &lib.join("cmake/Millpond")] {
+    let directories = [include.join("millpond"), lib.join("pkgconfig"), lib.join("cmake/Millpond")];
+    for directory in &directories {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
     for header in HEADERS {

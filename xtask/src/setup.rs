@@ -37,15 +37,45 @@ const NEEDS: &[Need] = &[
     },
     Need {
         name: "Chromium",
-        is_there: || CHROMIUM.iter().any(|name| succeeds(Command::new(name).arg("--version"))),
+        is_there: || CHROMIUM.iter().any(|name| runs(name)),
         install: || debian_package("chromium"),
         skipped_without: Some("the tests of pages in a browser"),
+    },
+    Need {
+        name: "g++",
+        is_there: || runs("g++"),
+        install: || debian_package("g++"),
+        skipped_without: Some("the tests from C++"),
+    },
+    Need {
+        name: "clang",
+        is_there: || runs("clang++"),
+        install: || debian_package("clang"),
+        skipped_without: Some("the tests of the headers with a second compiler"),
+    },
+    Need {
+        name: "CMake",
+        is_there: || runs("cmake"),
+        install: || debian_package("cmake"),
+        skipped_without: Some("the test of the CMake package"),
+    },
+    Need {
+        name: "pkg-config",
+        is_there: || runs("pkg-config"),
+        install: || debian_package("pkg-config"),
+        skipped_without: Some("the test of the pkg-config file"),
     },
     Need {
         name: "Python clients of CUDA, and its headers",
         is_there: python_packages_are_there,
         install: python_packages,
         skipped_without: Some("the tests with Python's and C's clients of CUDA"),
+    },
+    Need {
+        name: "RMM",
+        is_there: || RMM_VERSIONS.iter().all(|version| rmm_mark(version).exists()),
+        install: rmm,
+        skipped_without: Some("the tests with RMM and libcu++"),
     },
 ];
 
@@ -78,6 +108,29 @@ fn python_packages() -> Command {
     command
 }
 
+/// With a class that all resources derive from; the same over a newer libcu++; without it. `tests/tests/cpp/rmm.rs` runs all of them.
+const RMM_VERSIONS: [&str; 3] = ["24.12.1", "25.12.0", "26.10.0"];
+
+/// One directory for each; `tests/tests/cpp/rmm.rs` looks for them there.
+fn rmm_directory() -> PathBuf {
+    target().unwrap_or_else(|_| "target".into()).join("rmm")
+}
+
+fn rmm_mark(version: &str) -> PathBuf {
+    rmm_directory().join(version).join("installed")
+}
+
+/// RMM is headers, for the most part, and its packages bring those of libcu++.
+fn rmm() -> Command {
+    let script = "pip=$1; for version in $2; do \
+        \"$pip\" install --quiet --upgrade --target \"$0/$version\" librmm-cu12==$version \
+        && touch \"$0/$version/installed\" || exit 1; done";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(rmm_directory()).arg(python_directory().join("bin/pip"));
+    command.arg(RMM_VERSIONS.join(" "));
+    command
+}
+
 fn rustup_component(name: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["component", "add", name]);
@@ -90,9 +143,14 @@ fn debian_package(name: &str) -> Command {
     command
 }
 
+/// Whether a program is there.
+fn runs(program: &str) -> bool {
+    succeeds(Command::new(program).arg("--version"))
+}
+
 /// Whether instructions can be counted, and races looked for.
 pub(crate) fn valgrind_is_there() -> bool {
-    succeeds(Command::new("valgrind").arg("--version"))
+    runs("valgrind")
 }
 
 /// The host's allocators that Millpond is measured beside, where they are not there and can be had.

@@ -43,7 +43,7 @@ typedef enum millpond_status {
 
 // A device, and what allocates there. Only by its address.
 //
-// A handle that was closed stays behind, some hundred bytes, so that its use is an error and no crash.
+// A handle that was closed stays behind, some two hundred bytes, so that its use is an error and no crash.
 typedef struct millpond_pool millpond_pool;
 
 // How a pool behaves. Set `struct_bytes` to `sizeof(millpond_config)` before any call; fields may be added at the end.
@@ -171,6 +171,10 @@ int millpond_record_stream(struct millpond_pool *pool,
 
 // What a block was asked for with.
 int millpond_block_bytes(struct millpond_pool *pool, void *ptr, size_t *out);
+
+// Whether the host may read and write this pool's blocks itself: 1 if they are pinned or managed memory, or cut from such, else 0.
+int millpond_host_reaches(struct millpond_pool *pool,
+                          int *out);
 
 // The pool's settings.
 int millpond_get_config(struct millpond_pool *pool, struct millpond_config *out);

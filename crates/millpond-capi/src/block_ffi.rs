@@ -181,3 +181,17 @@ pub unsafe extern "C" fn millpond_block_bytes(
         Ok(())
     })
 }
+
+/// Whether the host may read and write this pool's blocks itself: 1 if they are pinned or managed memory, or cut from such, else 0.
+///
+/// # Safety
+/// A pool, and memory for the answer; either may be null, which is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_host_reaches(pool: *mut millpond_pool, out: *mut c_int) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's promise.
+        let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
+        *out = c_int::from(open.host_reaches);
+        Ok(())
+    })
+}

@@ -7,7 +7,7 @@ use millpond::adaptor::{Trace, TraceLog};
 use millpond::driver::{DevicePtr, Stream};
 use millpond::pool::Pool;
 use millpond::stack::Built;
-use millpond::{AllocError, FreeError, Resource};
+use millpond::{AllocError, FreeError, Resource, Stack};
 use parking_lot::RwLock;
 
 use crate::status::{Failure, millpond_status};
@@ -20,21 +20,26 @@ pub(crate) struct Open {
     pool: Option<Pool>,
     /// Whether there is nothing around that pool: it may be called itself.
     is_bare: bool,
+    /// Whether the host reaches its blocks.
+    pub(crate) host_reaches: bool,
     built: Built,
     tracing: RwLock<Option<Traced>>,
 }
 
 impl Open {
-    pub(crate) fn new(built: Built, is_bare: bool) -> Open {
-        let pool = built.handles.pool.clone();
-        Open { pool, is_bare, built, tracing: RwLock::default() }
+    /// What `stack` was built into.
+    pub(crate) fn new(stack: &Stack, built: Built) -> Open {
+        let (pool, is_bare) = (built.handles.pool.clone(), stack.is_bare());
+        let host_reaches = stack.host_reaches();
+        Open { pool, is_bare, host_reaches, built, tracing: RwLock::default() }
     }
 
     /// The process-wide pool.
     pub(crate) fn of_pool(pool: Pool) -> Open {
         let resource: Arc<dyn Resource> = Arc::new(pool.clone());
         let built = Built { resource, handles: Default::default() };
-        Open { pool: Some(pool), is_bare: true, built, tracing: RwLock::default() }
+        let (pool, tracing) = (Some(pool), RwLock::default());
+        Open { pool, is_bare: true, host_reaches: false, built, tracing }
     }
 
     /// The pool, if all calls may go to it directly.

@@ -41,7 +41,7 @@ impl Place {
     pub(crate) fn open(&self) -> Result<Open, Failure> {
         let driver = open_device(&self.device)?;
         let built = self.stack.build(driver).map_err(Failure::invalid)?;
-        Ok(Open::new(built, self.stack.is_bare()))
+        Ok(Open::new(&self.stack, built))
     }
 
     /// Opens the device, and a pool with the settings of the environment.

@@ -112,6 +112,22 @@ impl Stack {
         self.adaptors.is_empty()
     }
 
+    /// Whether the host reaches its blocks: they are pinned or managed memory, or cut from such.
+    ///
+    /// ```
+    /// use millpond::Stack;
+    ///
+    /// assert!("limit:1GiB/bestfit:upstream=pinned".parse::<Stack>()?.host_reaches());
+    /// assert!(!"limit:1GiB/pool".parse::<Stack>()?.host_reaches());
+    /// # Ok::<(), millpond::stack::StackError>(())
+    /// ```
+    pub fn host_reaches(&self) -> bool {
+        let is_reached = |name| matches!(name, "managed" | "pinned");
+        let Layer { entry, options } = &self.resource;
+        let has_upstream = entry.options.iter().any(|option| option.name == "upstream");
+        is_reached(entry.name) || has_upstream && is_reached(options.word("upstream"))
+    }
+
     /// Makes the resource on a device, and the adaptors around it.
     ///
     /// # Errors
