@@ -6,7 +6,7 @@
 //! - [`mod@any_driver`]: resources on drivers that tell no more than any does, real ones included.
 //! - [`mod@named`]: resources by name, on drivers that fail.
 //! - [`pattern`]: what a user does with a block, for a machine to check.
-//! - [`mod@dist`]: the library for C and C++, and programs that are linked to it.
+//! - [`mod@dist`]: the library for C and C++, and programs that are linked to it; [`guide`]: the pages that show some.
 //! - [`simcuda`], [`abi_call`]: the stand-ins for NVIDIA's libraries, and calls of theirs.
 //! - [`broken`]: resources with planted bugs, which show that the suite finds them.
 
@@ -16,6 +16,7 @@ pub mod broken;
 pub mod conformance;
 pub mod dist;
 pub mod driver_suite;
+pub mod guide;
 pub mod named;
 pub mod pattern;
 pub mod simcuda;

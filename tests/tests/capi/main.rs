@@ -2,6 +2,7 @@
 
 mod exports;
 mod packages;
+mod page;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

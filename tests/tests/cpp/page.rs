@@ -1,15 +1,12 @@
 //! docs/cpp.md: what it shows is compiled and run.
 
-use millpond_tests::{dist, simcuda};
+use millpond_tests::{dist, guide};
 
 use crate::{built, is_there, run, succeeds};
 
 /// What the page's first block in a language says.
 pub(crate) fn block(language: &str) -> String {
-    let page = std::fs::read_to_string(simcuda::root().join("docs/cpp.md")).unwrap();
-    let start = format!("```{language}\n");
-    let after = page.split_once(&start).unwrap_or_else(|| panic!("a block of {language}")).1;
-    after.split_once("```").expect("an end").0.to_owned()
+    guide::block("cpp.md", language)
 }
 
 #[test]
