@@ -35,7 +35,8 @@ class Allocator:
     def pool(self, device: int = 0) -> _millpond.Pool:
         """The pool of a device, for its statistics and settings; opened when it is first asked for."""
         if device not in self._pools:
-            self._pools[device] = _millpond.Pool(self._device.format(device), self._stack, **self._settings)
+            # Of two threads that ask at once, one has it.
+            self._pools.setdefault(device, _millpond.Pool(self._device.format(device), self._stack, **self._settings))
         return self._pools[device]
 
     def malloc(self, size: int, device: int) -> int:

@@ -27,7 +27,8 @@ _pools: dict[int, _millpond.Pool] = {}
 def pool(device: int = 0) -> _millpond.Pool:
     """The pool of a device, for its statistics and settings; opened when it is first asked for."""
     if device not in _pools:
-        _pools[device] = _millpond.Pool(f"cuda:{device}", _stack, **_settings)
+        # Of two threads that ask at once, one has it.
+        _pools.setdefault(device, _millpond.Pool(f"cuda:{device}", _stack, **_settings))
     return _pools[device]
 
 
