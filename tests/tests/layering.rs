@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("millpond-simcudart", &[]),
     ("millpond-simcublas", &[]),
     ("millpond-capi", &["millpond", "millpond-cuda", "millpond-sim"]),
-    ("millpond-py", &["millpond", "millpond-cuda", "millpond-sim"]),
+    ("millpond-py", &["millpond", "millpond-capi", "millpond-cuda", "millpond-sim"]),
     ("millpond-hook", &["millpond-share"]),
     ("millpond-cli", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
     // Not layers: they look at everything from outside, and nothing looks at them.

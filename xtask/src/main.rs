@@ -4,6 +4,7 @@ mod dist;
 mod header;
 mod instructions;
 mod peers;
+mod python;
 mod races;
 mod run;
 mod setup;
@@ -39,6 +40,8 @@ enum Command {
     Setup,
     /// Run PyTorch over the stand-ins, which is what `test --torch` adds
     Torch,
+    /// Build the Python package, install it in target/python, and run its tests
+    Python,
     /// Use one pool in every way at once, for as long as one likes
     Soak {
         /// How long
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test { torch, gpu } => test::everything(torch, gpu),
         Command::Torch => simcuda::build().and_then(|directory| torch::check(&directory)),
+        Command::Python => simcuda::build().and_then(|directory| python::check(&directory)),
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
         Command::Simcuda => simcuda::build().map(drop),

@@ -66,10 +66,12 @@ const NEEDS: &[Need] = &[
         skipped_without: Some("the test of the pkg-config file"),
     },
     Need {
-        name: "Python clients of CUDA, and its headers",
+        name: "Python clients of CUDA, its headers, and what Python is tested with",
         is_there: python_packages_are_there,
         install: python_packages,
-        skipped_without: Some("the tests with Python's and C's clients of CUDA"),
+        skipped_without: Some(
+            "the tests of the Python package, and those with Python's and C's clients of CUDA",
+        ),
     },
     Need {
         name: "RMM",
@@ -83,11 +85,12 @@ const NEEDS: &[Need] = &[
 const CHROMIUM: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// What the tests' clients import, and NVIDIA's package of headers. Versions are fixed: another one may speak to other functions.
-const PYTHON_PACKAGES: &str = "cuda-bindings==12.9.10 numba-cuda[cu12]==0.30.4 numba==0.68.1 numpy==2.4.6 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86";
+/// What the tests' clients import, NVIDIA's package of headers, and what the Python package is built and tested with. Versions are fixed:
+/// another one may speak to other functions.
+const PYTHON_PACKAGES: &str = "cuda-bindings==12.9.10 numba-cuda[cu12]==0.30.4 numba==0.68.1 numpy==2.4.6 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86 maturin==1.16.0 mypy==2.4.1 pandas==3.1.1 pytest==9.2.0";
 
 /// The virtual environment; `tests/tests/clients/venv.rs` looks for it there.
-fn python_directory() -> PathBuf {
+pub(crate) fn python_directory() -> PathBuf {
     target().unwrap_or_else(|_| "target".into()).join("python")
 }
 
@@ -96,7 +99,8 @@ fn python_mark() -> PathBuf {
     python_directory().join("installed")
 }
 
-fn python_packages_are_there() -> bool {
+/// Whether all of them are there.
+pub(crate) fn python_packages_are_there() -> bool {
     std::fs::read_to_string(python_mark()).is_ok_and(|text| text == PYTHON_PACKAGES)
 }
 

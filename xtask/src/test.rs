@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{dist, header, instructions, races, setup, simcuda, soak, torch};
+use crate::{dist, header, instructions, python, races, setup, simcuda, soak, torch};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
@@ -53,6 +53,7 @@ pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
         command.env("MILLPOND_DIST", &dist);
         timed(name, || run(&mut command))?;
     }
+    timed("the Python package", || python::check(&simcuda))?;
     timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
     for (name, check) in WITH_VALGRIND {
         if setup::valgrind_is_there() {

@@ -5,6 +5,8 @@
 //! - `open`, `place`: what a pool's handle stands for, and how it is made from a text;
 //! - `pool_ffi` and the other `…_ffi`: the functions, by what they are about.
 //!
+//! As a Rust library it has what Python's extension shares with it: [`place`], [`open`] and [`status`]. Whatever links it exports the ABI, too.
+//!
 //! The ABI is stable from 1.0 on: functions and fields are added, none is changed. Structs that grow carry their size.
 
 // Names are C's. What the header has is public, though no Rust can reach it.
@@ -20,13 +22,13 @@ mod config_ffi;
 mod device_of_foreign_streams;
 #[allow(unsafe_code)]
 mod last_error_ffi;
-mod open;
-mod place;
+pub mod open;
+pub mod place;
 #[allow(unsafe_code)]
 mod pool_ffi;
 #[allow(unsafe_code)]
 mod stats_ffi;
-mod status;
+pub mod status;
 #[allow(unsafe_code)]
 mod stream_ffi;
 #[allow(unsafe_code)]

@@ -15,7 +15,7 @@ use crate::status::{Failure, millpond_status};
 type Traced = Trace<Arc<dyn Resource>>;
 
 /// A stack on a device.
-pub(crate) struct Open {
+pub struct Open {
     /// The pool that the stack stands on, if it does.
     pool: Option<Pool>,
     /// Whether there is nothing around that pool: it may be called itself.
@@ -28,7 +28,7 @@ pub(crate) struct Open {
 
 impl Open {
     /// What `stack` was built into.
-    pub(crate) fn new(stack: &Stack, built: Built) -> Open {
+    pub fn new(stack: &Stack, built: Built) -> Open {
         let (pool, is_bare) = (built.handles.pool.clone(), stack.is_bare());
         let host_reaches = stack.host_reaches();
         Open { pool, is_bare, host_reaches, built, tracing: RwLock::default() }
@@ -43,29 +43,42 @@ impl Open {
     }
 
     /// The pool, if all calls may go to it directly.
-    pub(crate) fn bare_pool(&self) -> Option<&Pool> {
+    pub fn bare_pool(&self) -> Option<&Pool> {
         self.pool.as_ref().filter(|_| self.is_bare)
     }
 
-    pub(crate) fn pool(&self) -> Result<&Pool, Failure> {
+    /// The pool that the stack stands on.
+    ///
+    /// # Errors
+    /// It stands on something else.
+    pub fn pool(&self) -> Result<&Pool, Failure> {
         self.pool.as_ref().ok_or_else(|| {
             let reason = "only a pool can do that: open a stack that ends in 'pool'";
             Failure::new(millpond_status::NotSupported, reason)
         })
     }
 
-    pub(crate) fn resource(&self) -> &Arc<dyn Resource> {
+    /// What allocates.
+    pub fn resource(&self) -> &Arc<dyn Resource> {
         &self.built.resource
     }
 
-    pub(crate) fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+    /// A block, written down if a trace is.
+    ///
+    /// # Errors
+    /// As [`Resource::allocate`].
+    pub fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
         match &*self.tracing.read() {
             Some(traced) => traced.allocate(bytes, stream),
             None => self.resource().allocate(bytes, stream),
         }
     }
 
-    pub(crate) fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, Failure> {
+    /// A block of a pool with nothing around it that can be had at once.
+    ///
+    /// # Errors
+    /// It cannot, or there is something around the pool.
+    pub fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, Failure> {
         let pool = self.pool()?;
         if !self.is_bare || self.tracing.read().is_some() {
             let reason =
@@ -75,7 +88,11 @@ impl Open {
         Ok(pool.allocate_now(bytes, stream)?)
     }
 
-    pub(crate) fn deallocate(
+    /// Takes a block back, written down if a trace is.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`].
+    pub fn deallocate(
         &self,
         ptr: DevicePtr,
         bytes: usize,
@@ -87,7 +104,11 @@ impl Open {
         }
     }
 
-    pub(crate) fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), Failure> {
+    /// Takes a block back whose size the caller does not know.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`], or it is no pool's.
+    pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), Failure> {
         let pool = self.pool()?;
         if ptr.is_null() {
             return Ok(());
@@ -101,7 +122,10 @@ impl Open {
     }
 
     /// Writes every allocation and free into a file from now on, in RMM's CSV format.
-    pub(crate) fn start_trace(&self, path: &str) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be made, or another one is being written.
+    pub fn start_trace(&self, path: &str) -> Result<(), Failure> {
         let mut tracing = self.tracing.write();
         if tracing.is_some() {
             return Err(Failure::invalid("a trace is being written already: stop it first"));
@@ -113,7 +137,10 @@ impl Open {
     }
 
     /// Ends the trace. Everything is in the file then.
-    pub(crate) fn stop_trace(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// There is none, or the file could not be written.
+    pub fn stop_trace(&self) -> Result<(), Failure> {
         let Some(traced) = self.tracing.write().take() else {
             return Err(Failure::invalid("no trace is being written: start one first"));
         };

@@ -15,14 +15,17 @@ const DEFAULT_STACK: &str = "pool";
 
 /// A device, and the stack that is to stand on it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     device: DeviceName,
     stack: Stack,
 }
 
 impl Place {
     /// Reads `device`, `device/stack` or `stack`; what is missing is the default, and so is everything in an empty text.
-    pub(crate) fn read(text: &str) -> Result<Place, Failure> {
+    ///
+    /// # Errors
+    /// A name or a setting that makes no sense.
+    pub fn read(text: &str) -> Result<Place, Failure> {
         let text = text.trim();
         let default = std::env::var(DEVICE).ok().filter(|name| !name.is_empty());
         let default = default.as_deref().unwrap_or(DEFAULT_DEVICE);
@@ -38,7 +41,10 @@ impl Place {
     }
 
     /// Opens the device and builds the stack.
-    pub(crate) fn open(&self) -> Result<Open, Failure> {
+    ///
+    /// # Errors
+    /// There is no such device, or the stack cannot be built on it.
+    pub fn open(&self) -> Result<Open, Failure> {
         let driver = open_device(&self.device)?;
         let built = self.stack.build(driver).map_err(Failure::invalid)?;
         Ok(Open::new(&self.stack, built))

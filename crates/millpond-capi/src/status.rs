@@ -43,17 +43,21 @@ pub enum millpond_status {
 
 /// Why a call failed, and what to do.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) status: millpond_status,
-    pub(crate) reason: String,
+pub struct Failure {
+    /// Which way it failed.
+    pub status: millpond_status,
+    /// One line, with the remedy.
+    pub reason: String,
 }
 
 impl Failure {
-    pub(crate) fn new(status: millpond_status, reason: impl Display) -> Failure {
+    /// A failure and its reason.
+    pub fn new(status: millpond_status, reason: impl Display) -> Failure {
         Failure { status, reason: reason.to_string() }
     }
 
-    pub(crate) fn invalid(reason: impl Display) -> Failure {
+    /// Something makes no sense.
+    pub fn invalid(reason: impl Display) -> Failure {
         Failure::new(millpond_status::InvalidArgument, reason)
     }
 

@@ -13,14 +13,14 @@ pub(crate) use self::moment::At;
 use self::report::Report;
 use crate::cli::{Addresses, ExplainOptions};
 use crate::replay::bench::Bench;
-use crate::replay::recorded::{Recorded, open};
+use crate::replay::recorded::{one_of, open};
 
 /// Replays a trace up to a moment, and looks.
 pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
     let stack: Stack = options.allocator.parse()?;
-    let bench = Bench::new(&options.bench, Addresses::Simulated)?;
+    let Bench { bench, .. } = Bench::new(&options.bench, Addresses::Simulated)?;
     let source = open(&options.trace)?;
-    let recorded = Recorded::one_of(&source, &options.trace, options.trace_device)?;
+    let recorded = one_of(&source, &options.trace, options.trace_device)?;
     let event = options.at.event(&bench, &stack, &recorded.program)?;
     let part = recorded.program.part(0..event.saturating_add(1))?;
     let left = bench.replay_and_look(&stack, &part)?;

@@ -12,19 +12,19 @@ use self::report::Report;
 use crate::cli::{Addresses, RecommendOptions};
 use crate::output::progress_bar;
 use crate::replay::bench::Bench;
-use crate::replay::recorded::{Recorded, open};
+use crate::replay::recorded::{one_of, open};
 use crate::{Finding, interrupt};
 
 /// Tries allocators and settings on a trace, and ranks them.
 pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
-    let bench = Bench::new(&options.bench, Addresses::Simulated)?;
-    let recorded = Recorded::one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
+    let Bench { device, bench } = Bench::new(&options.bench, Addresses::Simulated)?;
+    let recorded = one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
     interrupt::listen()?;
     let candidates = candidates::all()?;
     let progress = progress_bar(candidates.len() + FINALISTS);
     let contest = contest::hold(&bench, &recorded.program, candidates, &progress)?;
     progress.finish_and_clear();
-    let report = Report::new(&recorded, &bench, &contest);
+    let report = Report::new(&recorded, device, &bench, &contest);
     if !options.json.write(&report)? {
         report.print()?;
     }

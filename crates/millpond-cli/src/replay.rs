@@ -2,8 +2,6 @@
 
 mod addresses;
 pub(crate) mod bench;
-pub(crate) mod fit;
-mod ground;
 mod on_page;
 pub(crate) mod recorded;
 mod report;
@@ -13,7 +11,7 @@ use anyhow::Result;
 
 use self::bench::Bench;
 pub(crate) use self::recorded::named;
-use self::recorded::{Recorded, open};
+use self::recorded::{all_of, ensure_has_segments, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::{Addresses, ReplayOptions};
 use crate::output::progress_bar;
@@ -22,13 +20,13 @@ use crate::{Finding, interrupt, stacks};
 /// Replays each trace with each allocator.
 pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let stacks = stacks::chosen(&options.allocator)?;
-    let bench = Bench::new(&options.bench, options.addresses)?;
+    let Bench { device, bench } = Bench::new(&options.bench, options.addresses)?;
     let mut recorded = Vec::new();
     for path in &options.traces {
-        recorded.extend(Recorded::all_of(&open(path)?, path)?);
+        recorded.extend(all_of(&open(path)?, path)?);
     }
     if options.addresses == Addresses::Recorded {
-        recorded.iter().try_for_each(Recorded::ensure_has_segments)?;
+        recorded.iter().try_for_each(ensure_has_segments)?;
     }
     if let Some(path) = &options.snapshot {
         transcribe::save(path, &bench, &stacks, options.traces.len(), &recorded)?;
@@ -54,7 +52,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
             }
             let smallest = match options.quick {
                 true => None,
-                false => fit::smallest_bytes(&bench, stack, &recorded.program, &replayed)?,
+                false => bench.smallest_bytes(stack, &recorded.program, &replayed)?,
             };
             results.push(ReportedResult::new(
                 stack.to_string(),
@@ -69,7 +67,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
         recorders.push(watched);
     }
     progress.finish_and_clear();
-    let report = Report { bench: &bench, traces };
+    let report = Report { device, bench: &bench, traces };
     if let Some(path) = &options.html {
         on_page::page(&report, &recorders).write(path)?;
     }

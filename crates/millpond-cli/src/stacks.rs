@@ -2,17 +2,13 @@
 
 use anyhow::{Result, ensure};
 use millpond::Stack;
-use millpond::stack::RESOURCES;
-
-/// Resources that do not take the device's memory for blocks of any size: nothing of them can be compared.
-const NOT_COMPARED: [&str; 3] = ["managed", "pinned", "fixed"];
+use millpond::stack::comparable;
 
 /// Those that were named, each once, or all that can be compared.
 pub(crate) fn chosen(options: &[String]) -> Result<Vec<Stack>> {
     let mut names: Vec<String> = options.iter().flat_map(|option| separate(option)).collect();
     if names.is_empty() {
-        let all = RESOURCES.iter().map(|entry| entry.name.to_owned());
-        names = all.filter(|name| !NOT_COMPARED.contains(&name.as_str())).collect();
+        names = comparable().map(str::to_owned).collect();
     }
     let mut stacks: Vec<Stack> = Vec::new();
     for name in names {

@@ -31,6 +31,7 @@
 //! - `live`, `books`: which handles are alive, and what is held;
 //! - `staging`: how bytes that may change at once get to the device later;
 //! - `device`, `gpu`, `launch`, `driver`: what its users hold;
+//! - `replay_ground`: the device as replays have it;
 //! - `foreign_streams`: streams that are taken on somebody's word;
 //! - `cudarc_interop`: memory of any resource as a slice of the `cudarc` crate.
 
@@ -44,9 +45,11 @@ mod gpu;
 mod launch;
 mod libcuda_ffi;
 mod live;
+mod replay_ground;
 mod staging;
 
 pub use cudarc_interop::{CudarcSlice, CudarcSliceError};
 pub use device::CudaDevice;
 pub use error::OpenError;
 pub use gpu::{CudaGpu, LIBRARY_VARIABLE};
+pub use replay_ground::CudaGround;

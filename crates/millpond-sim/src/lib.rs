@@ -30,7 +30,7 @@
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
 //! - `clock`, `parts`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
-//! - `gpu`, `driver`, `joining`, `exporting`, `inspect`: what its users hold.
+//! - `gpu`, `driver`, `joining`, `exporting`, `inspect`, `replay_ground`: what its users hold.
 
 mod address_space;
 mod board;
@@ -62,6 +62,7 @@ mod plain_heap;
 mod profile;
 mod quantity;
 mod ranges;
+mod replay_ground;
 mod residency;
 mod schedule;
 mod shared_memory;
@@ -82,4 +83,5 @@ pub use joining::Joined;
 pub use machine::DEVICE_LOST_CODE;
 pub use own_board::ManagedTraffic;
 pub use profile::{Figure, Profile, ProfileError};
+pub use replay_ground::SimGround;
 pub use schedule::RunOrder;

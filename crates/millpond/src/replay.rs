@@ -5,6 +5,8 @@
 //!                                                                     └──► Recorder, if asked for: Timeline, MemoryMap
 //! ```
 //!
+//! [`Bench`] does all that for one allocator after another, each on a device of its own, and finds the smallest that will do.
+//!
 //! Or, for a file that is not to be kept in memory: [`Source`](crate::trace::Source) ──► [`Program::all_of`].
 //!
 //! A [`Program`] numbers its blocks; where the recorded allocator had put them is only compared with ([`RecordedAddresses`]). What a trace leaves open
@@ -29,12 +31,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bench;
 mod compiler;
 mod crew;
+mod error;
+mod fit;
+mod ground;
 mod memory_map;
 mod outcome;
 mod part;
 mod program;
+mod recorded;
 mod recorded_addresses;
 mod recorder;
 mod rig;
@@ -43,9 +50,13 @@ mod stretches;
 mod timeline;
 mod transcript;
 
+pub use bench::{Bench, Left, Replayed, TICK};
+pub use error::ReplayError;
+pub use ground::{Ground, Stage};
 pub use memory_map::{MemoryMap, Placement};
 pub use outcome::{Outcome, Stopped};
 pub use program::{Program, Step};
+pub use recorded::Recorded;
 pub use recorded_addresses::{Divergence, RecordedAddresses, RecordedSegment};
 pub use recorder::Recorder;
 pub use rig::Rig;

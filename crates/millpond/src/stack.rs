@@ -69,6 +69,12 @@ pub fn build(text: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn Resource>, S
     Ok(text.parse::<Stack>()?.build(driver)?.resource)
 }
 
+/// Names of all resources that take the device's memory for blocks of any size: only those can be compared with each other.
+pub fn comparable() -> impl Iterator<Item = &'static str> {
+    const OTHERS: [&str; 3] = ["managed", "pinned", "fixed"];
+    RESOURCES.iter().map(|entry| entry.name).filter(|name| !OTHERS.contains(name))
+}
+
 /// A stack that was named and not built yet. Its names and the form of its options are right.
 #[derive(Clone, Debug)]
 pub struct Stack {

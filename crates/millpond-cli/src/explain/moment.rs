@@ -4,9 +4,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use millpond::Stack;
-use millpond::replay::{Program, Stopped};
-
-use crate::replay::bench::Bench;
+use millpond::replay::{Bench, Program, Stopped};
 
 /// Which moment is looked at, as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +49,7 @@ impl At {
                 Some(other) => bail!("{stack} stopped before memory ran out: {other}"),
                 None => bail!(
                     "{stack} does not run out on {} MiB; give less with --capacity, or look at --at peak",
-                    bench.capacity_bytes >> 20
+                    bench.capacity_bytes() >> 20
                 ),
             },
         }

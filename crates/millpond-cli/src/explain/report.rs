@@ -3,14 +3,13 @@
 use anyhow::Result;
 use comfy_table::CellAlignment;
 use millpond::Stack;
-use millpond::replay::Step;
+use millpond::replay::{Left, Step};
 use millpond::resource::Recoverable;
 use serde::Serialize;
 
 use super::callers::{self, OfFrame};
 use super::holdings::{OfAge, OfSize, by_age, by_size};
 use crate::output::{mib, print, print_table, table};
-use crate::replay::bench::Left;
 
 /// What held memory at one moment. Also the JSON.
 #[derive(Serialize)]

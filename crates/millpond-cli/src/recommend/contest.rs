@@ -3,12 +3,10 @@
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use millpond::Stack;
-use millpond::replay::Program;
+use millpond::replay::{Bench, Program, Replayed};
 
 use super::candidates::USUAL;
 use crate::interrupt;
-use crate::replay::bench::{Bench, Replayed};
-use crate::replay::fit;
 
 /// How many are looked at closely.
 pub(crate) const FINALISTS: usize = 5;
@@ -79,7 +77,7 @@ pub(crate) fn hold(
         progress.set_message(stack.to_string());
         let held_out = bench.replay(&stack, &second)?;
         let whole = bench.replay(&stack, program)?;
-        let min_capacity_bytes = fit::smallest_bytes(bench, &stack, program, &whole)?;
+        let min_capacity_bytes = bench.smallest_bytes(&stack, program, &whole)?;
         let held_out = held_out.outcome.stopped.is_none().then_some(held_out);
         finalists.push(Finalist { stack, whole, min_capacity_bytes, held_out, held_out_place: 0 });
         progress.inc(1);

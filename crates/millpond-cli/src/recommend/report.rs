@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use comfy_table::CellAlignment;
+use millpond::replay::{Bench, Recorded, Replayed};
 use serde::Serialize;
 
 use super::contest::{Contest, Finalist, late_seconds};
 use super::paste::Paste;
 use crate::output::{mib, print, print_table, table};
-use crate::replay::bench::{Bench, Replayed};
-use crate::replay::recorded::Recorded;
 
 /// What to use for one trace. Also the JSON.
 #[derive(Serialize)]
@@ -55,7 +54,12 @@ pub(crate) struct Ranked {
 }
 
 impl Report {
-    pub(crate) fn new(recorded: &Recorded, bench: &Bench, contest: &Contest) -> Report {
+    pub(crate) fn new(
+        recorded: &Recorded,
+        device: String,
+        bench: &Bench,
+        contest: &Contest,
+    ) -> Report {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let modelled = |time| (!bench.is_real()).then(|| ms(time));
         let measured = |time| bench.is_real().then(|| ms(time));
@@ -96,8 +100,8 @@ impl Report {
         };
         Report {
             trace: recorded.name.clone(),
-            device: bench.device.clone(),
-            capacity_bytes: bench.capacity_bytes,
+            device,
+            capacity_bytes: bench.capacity_bytes(),
             events: summary.events,
             duration_ms: contest.duration_us as f64 / 1e3,
             peak_live_bytes: recorded.program.peak_live_bytes(),

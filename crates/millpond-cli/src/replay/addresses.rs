@@ -1,9 +1,7 @@
 //! `--addresses recorded`: how far an allocator went along with the recorded one.
 
-use millpond::replay::{Divergence, Program};
+use millpond::replay::{Divergence, Program, Replayed};
 use serde::Serialize;
-
-use super::bench::Replayed;
 
 /// How far an allocator went along with the recorded one, given its segments' addresses.
 #[derive(Serialize)]

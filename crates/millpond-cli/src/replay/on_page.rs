@@ -150,9 +150,9 @@ pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
         title,
         subtitle: format!(
             "On {} with {} MiB, which runs {} events behind the host.",
-            report.bench.device,
-            report.bench.capacity_bytes >> 20,
-            report.bench.lag_events
+            report.device,
+            report.bench.capacity_bytes() >> 20,
+            report.bench.lag_events()
         ),
         notes: notes(),
         sections,

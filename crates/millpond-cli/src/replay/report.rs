@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 use comfy_table::CellAlignment;
-use millpond::replay::{Program, Stopped};
+use millpond::replay::{Bench, Program, Recorded, Replayed, Stopped};
 use serde::Serialize;
 
 use super::addresses::ReportedAddresses;
-use super::bench::{Bench, Replayed};
-use super::recorded::Recorded;
 use crate::output::{mib, print, print_table, table};
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
+    /// How the device was named.
+    pub(crate) device: String,
     pub(crate) bench: &'a Bench,
     pub(crate) traces: Vec<ReportedTrace>,
 }
@@ -210,9 +210,9 @@ pub(crate) struct Json<'a> {
 impl Report<'_> {
     pub(crate) fn json(&self) -> Json<'_> {
         Json {
-            device: &self.bench.device,
-            capacity_bytes: self.bench.capacity_bytes,
-            lag_events: self.bench.lag_events,
+            device: &self.device,
+            capacity_bytes: self.bench.capacity_bytes(),
+            lag_events: self.bench.lag_events(),
             traces: &self.traces,
         }
     }
@@ -224,11 +224,11 @@ impl Report<'_> {
              MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
              NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, {}.\n\
              MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n{}",
-            self.bench.device,
-            mib(self.bench.capacity_bytes),
+            self.device,
+            mib(self.bench.capacity_bytes()),
             match self.bench.is_real() {
                 true => String::new(),
-                false => format!(", which runs {} events behind the host", self.bench.lag_events),
+                false => format!(", which runs {} events behind the host", self.bench.lag_events()),
             },
             if self.bench.is_real() { "measured" } else { "modelled" },
             match self.traces.iter().any(ReportedTrace::has_addresses) {

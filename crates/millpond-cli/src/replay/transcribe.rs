@@ -4,10 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use millpond::Stack;
+use millpond::replay::{Bench, Recorded};
 use millpond::trace::Snapshot;
-
-use super::bench::Bench;
-use super::recorded::Recorded;
 
 /// Replays the devices of one trace once more, writing down what the allocator does, and saves it.
 pub(crate) fn save(

@@ -27,7 +27,7 @@ use crate::resource::ALIGNMENT;
 /// );
 /// # Ok::<(), millpond::pool::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct PoolConfig {
     /// Every block's address is a multiple of this: a power of two, 256 at least.
     pub alignment: usize,

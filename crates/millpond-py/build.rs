@@ -1,0 +1,6 @@
+//! What the linker is told.
+
+fn main() {
+    // The C ABI is in here, too: its own calls stay its own, whatever else of Millpond a program has loaded.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+}

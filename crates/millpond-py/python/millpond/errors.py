@@ -1,0 +1,41 @@
+"""What can go wrong. Each says in one line what is wrong and what to do about it."""
+
+
+class Error(Exception):
+    """Something that Millpond refused, or that was refused to it. A call that fails has changed nothing."""
+
+
+class InvalidArgument(Error, ValueError):
+    """A name or a setting makes no sense."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """Memory is out, or a limit is reached."""
+
+
+class BadFree(Error, ValueError):
+    """The address is not of this pool, inside a block, free already, or of another size."""
+
+
+class WouldWait(Error):
+    """The request must not wait, and cannot be served at once."""
+
+
+class Forked(Error):
+    """The process is a forked child of the one that opened the pool."""
+
+
+class NotSupported(Error, NotImplementedError):
+    """What this stack stands on cannot do that."""
+
+
+class DriverError(Error, RuntimeError):
+    """The device's driver refused, or there is no such device."""
+
+
+class FileError(Error, OSError):
+    """A file could not be read or written, or is no trace."""
+
+
+class Closed(Error, ValueError):
+    """The pool has been closed."""

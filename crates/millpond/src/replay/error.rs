@@ -1,0 +1,28 @@
+//! Why something could not be replayed.
+
+use crate::driver::DriverError;
+use crate::stack::StackError;
+use crate::trace::TraceError;
+
+/// Why something could not be replayed at all. An allocator that runs out of memory is no error, but an [`Outcome`](super::Outcome).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// There is nothing in the trace.
+    #[error(
+        "nothing was recorded; call torch.cuda.memory._record_memory_history() before the job begins"
+    )]
+    NothingRecorded,
+    /// The allocator cannot be built.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// The driver refused.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// The device cannot be had, or not like that.
+    #[error("{0}")]
+    Device(String),
+}
