@@ -19,9 +19,13 @@ pub struct millpond_pool {
     state: AtomicU64,
     /// Changed by whoever closes the pool, and then no other call may be under way.
     open: UnsafeCell<Option<Open>>,
-    /// The pool of the whole process is not closed.
+    /// The pool of the whole process is not closed, nor are PyTorch's.
     is_instance: bool,
 }
+
+// SAFETY: what changes is atomic, but for `open`, which only whoever closes the pool changes, and then alone. What is in it may be used by
+// all threads at once.
+unsafe impl Sync for millpond_pool {}
 
 // The states are numbers that nothing else has, so that most of what is no pool is told from one.
 
@@ -36,6 +40,21 @@ impl millpond_pool {
         let state = if open.bare_pool().is_some() { DIRECT } else { STACKED };
         let (state, open) = (AtomicU64::new(state), UnsafeCell::new(Some(open)));
         Box::leak(Box::new(millpond_pool { state, open, is_instance }))
+    }
+
+    /// A handle that is never closed, and what it stands for.
+    pub(crate) fn for_ever(open: Open) -> (&'static millpond_pool, &'static Open) {
+        let handle = millpond_pool::leak(open, true);
+        // SAFETY: nobody closes it, and nobody else changes it.
+        let open = unsafe { &*handle.open.get() }.as_ref();
+        (handle, open.expect("it was given just now"))
+    }
+
+    /// Whether calls may go to the pool itself.
+    #[inline]
+    pub(crate) fn is_direct(&self) -> bool {
+        // Relaxed, as in `direct`.
+        self.state.load(Ordering::Relaxed) == DIRECT
     }
 
     /// Calls go through what is around the pool from now on, or no longer.
