@@ -285,6 +285,9 @@ void millpond_torch_release_pool(int device, struct millpond_torch_private_pool 
 // The pool that PyTorch has on a device, for all other functions; made now if there is none. It is not closed.
 int millpond_torch_pool(int device, struct millpond_pool **out);
 
+// Whether PyTorch has a pool on a device yet: 1 or 0. Asking makes none.
+int millpond_torch_has_pool(int device);
+
 // The most bytes that PyTorch's tensors on a device held since the last `millpond_torch_reset_peak`. Exact, where that of
 // `millpond_get_stats` is a sum over threads.
 int millpond_torch_peak_bytes(int device, size_t *out);

@@ -68,3 +68,89 @@ impl Drop for StreamFilter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::Mutex;
+
+    use libloading::os::unix::Library;
+
+    use super::*;
+    use crate::torch_ffi::millpond_torch_private_pool as PrivatePool;
+
+    type Make = unsafe extern "C" fn(c_int, *mut c_void) -> *mut CxxFunction;
+    type Free = unsafe extern "C" fn(*mut CxxFunction);
+    type Alive = unsafe extern "C" fn() -> c_int;
+    type CallBegin =
+        unsafe extern "C" fn(unsafe extern "C" fn(c_int, PrivatePool, *mut c_void), *mut c_void);
+
+    /// C++'s functions, compiled by a compiler of that name; `None` if there is none.
+    fn compiled_by(compiler: &str) -> Option<Library> {
+        Command::new(compiler).arg("--version").output().ok().filter(|out| out.status.success())?;
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/std_function.cpp");
+        let name = format!("millpond-std-function-{compiler}-{}.so", std::process::id());
+        let library = std::env::temp_dir().join(name);
+        let mut command = Command::new(compiler);
+        command.args(["-std=c++17", "-O1", "-shared", "-fPIC"]).arg(source).arg("-o").arg(&library);
+        assert!(command.status().unwrap().success(), "{command:?}");
+        // SAFETY: it does nothing when it is loaded.
+        let loaded = unsafe { Library::new(&library) }.unwrap();
+        std::fs::remove_file(library).unwrap();
+        Some(loaded)
+    }
+
+    fn stream(number: usize) -> *mut c_void {
+        std::ptr::without_provenance_mut(number)
+    }
+
+    /// What arrived at `begin`.
+    static ARRIVED: Mutex<Option<(c_int, u64, u64, StreamFilter)>> = Mutex::new(None);
+
+    unsafe extern "C" fn begin(device: c_int, pool: PrivatePool, filter: *mut c_void) {
+        // SAFETY: the caller passes a function by value.
+        let filter = unsafe { StreamFilter::copy_of(filter.cast()) }.unwrap();
+        *ARRIVED.lock().unwrap() = Some((device, pool.first, pool.second, filter));
+    }
+
+    #[test]
+    fn functions_that_a_cxx_compiler_made_are_copied_called_and_dropped() {
+        let mut tried = 0;
+        for library in ["g++", "clang++"].into_iter().filter_map(compiled_by) {
+            tried += 1;
+            // SAFETY: what std_function.cpp has under these names.
+            unsafe {
+                let make = library.get::<Make>(b"make_function\0").unwrap();
+                let free = library.get::<Free>(b"drop_function\0").unwrap();
+                let alive = library.get::<Alive>(b"functions_alive\0").unwrap();
+                for which in 0..4 {
+                    let function = make(which, stream(7));
+                    let counted = alive();
+                    let copy = StreamFilter::copy_of(function).unwrap();
+                    assert_eq!(alive(), 2 * counted, "a copy of function {which}");
+                    free(function);
+                    assert_eq!(
+                        (copy.accepts(stream(7)), copy.accepts(stream(8))),
+                        (true, which == 3)
+                    );
+                    drop(copy);
+                    assert_eq!(alive(), 0, "function {which} is gone");
+                }
+                let empty = make(9, stream(7));
+                assert!(StreamFilter::copy_of(empty).is_none());
+                free(empty);
+                assert!(StreamFilter::copy_of(std::ptr::null()).is_none());
+                let call_begin = library.get::<CallBegin>(b"call_begin\0").unwrap();
+                call_begin(begin, stream(7));
+                let arrived = ARRIVED.lock().unwrap().take().unwrap();
+                assert_eq!((arrived.0, arrived.1, arrived.2), (3, 41, 42));
+                assert!(arrived.3.accepts(stream(7)) && !arrived.3.accepts(stream(8)));
+                drop(arrived);
+                assert_eq!(alive(), 0);
+            }
+        }
+        assert!(tried > 0, "there is no C++ compiler here");
+    }
+}

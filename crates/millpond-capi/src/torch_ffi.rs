@@ -21,7 +21,7 @@ use crate::cxx_function_ffi::{CxxFunction, StreamFilter};
 use crate::last_error_ffi::millpond_last_error;
 use crate::pool_ffi::millpond_pool;
 use crate::status::{Failure, millpond_status};
-use crate::torch_device::{TorchDevice, block_around, record_stream};
+use crate::torch_device::{TorchDevice, block_around, place_of, record_stream};
 use crate::torch_private_pools::Filter;
 
 /// `c10::MempoolId_t`, a `std::pair` of C++, which is passed as this is.
@@ -204,7 +204,7 @@ pub extern "C" fn millpond_torch_reset() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn millpond_torch_init(_device_count: c_int) {
     // SAFETY: the caller's promise.
-    unsafe { thrown(|| crate::place::Place::read("cuda:0").map(drop)) };
+    unsafe { thrown(|| place_of(0).map(drop)) };
 }
 
 /// For PyTorch: from now on what a filter (a `std::function<bool(cudaStream_t)>` of libstdc++) accepts comes from a private pool: that of a
@@ -266,6 +266,12 @@ pub unsafe extern "C" fn millpond_torch_pool(device: c_int, out: *mut *mut millp
         *out = std::ptr::from_ref(TorchDevice::of(device)?.handle()).cast_mut();
         Ok(())
     })
+}
+
+/// Whether PyTorch has a pool on a device yet: 1 or 0. Asking makes none.
+#[unsafe(no_mangle)]
+pub extern "C" fn millpond_torch_has_pool(device: c_int) -> c_int {
+    c_int::from(TorchDevice::if_opened(device).is_some())
 }
 
 /// The most bytes that PyTorch's tensors on a device held since the last `millpond_torch_reset_peak`. Exact, where that of

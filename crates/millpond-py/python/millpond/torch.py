@@ -11,6 +11,7 @@ same names that answer, and ``enable()`` puts them in the place of PyTorch's.
 
 from __future__ import annotations
 
+import csv
 import ctypes
 import os
 import pickle
@@ -32,6 +33,7 @@ __all__ = [
     "memory_stats",
     "memory_summary",
     "pool",
+    "record_memory_history",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "snapshot",
@@ -95,6 +97,7 @@ def _millpond_library() -> ctypes.CDLL:
         library.millpond_last_error.restype = ctypes.c_char_p
         for name, arguments in {
             "millpond_torch_pool": [ctypes.c_int, ctypes.POINTER(pointer)],
+            "millpond_torch_has_pool": [ctypes.c_int],
             "millpond_torch_peak_bytes": [ctypes.c_int, ctypes.POINTER(size)],
             "millpond_torch_reset_peak": [ctypes.c_int],
             "millpond_get_stats": [pointer, ctypes.POINTER(_Stats)],
@@ -172,7 +175,9 @@ def _answer_for_torch() -> None:
         return snapshot()["segments"]
 
     _torch.cuda.memory_snapshot = _torch.cuda.memory.memory_snapshot = memory_snapshot
+    _torch.cuda.memory._snapshot = lambda *_arguments, **_named: snapshot()
     _torch.cuda.memory._dump_snapshot = dump_snapshot
+    _torch.cuda.memory._record_memory_history = record_memory_history
 
 
 def _index(device: Device) -> int:
@@ -293,29 +298,87 @@ def configure(settings: str, device: Device = None) -> None:
     _call("millpond_configure", pool(device), settings.encode())
 
 
+class _History:
+    """What was allocated and freed on one device since it is being recorded."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.entries: list[dict[str, Any]] = []
+        self._directory = tempfile.TemporaryDirectory(prefix="millpond-")
+        self._path = os.path.join(self._directory.name, "trace.csv")
+        start_trace(self._path, device)
+
+    def stop(self) -> None:
+        """Ends the recording, for good or for another one."""
+        stop_trace(self.device)
+        with open(self._path, newline="") as file:
+            for row in csv.DictReader(file):
+                self.entries += _entries(row)
+
+    def so_far(self) -> list[dict[str, Any]]:
+        """What happens in other threads between the two calls is not recorded."""
+        self.stop()
+        start_trace(self._path, self.device)
+        return list(self.entries)
+
+
+def _entries(row: dict[str, str]) -> list[dict[str, Any]]:
+    """A line of RMM's log as PyTorch would have recorded it: a free is requested, and completed at once."""
+    actions = {"allocate": ["alloc"], "free": ["free_requested", "free_completed"]}.get(row["Action"], [])
+    hours, minutes, seconds = row["Time"].split(":")
+    what = {
+        "addr": int(row["Pointer"], 16) if actions else 0,
+        "size": int(row["Size"]),
+        "stream": int(row["Stream"], 16),
+        "time_us": round((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * 1e6),
+        "frames": [],
+    }
+    return [{"action": action, **what} for action in actions]
+
+
+_histories: dict[int, _History] = {}
+
+
+def record_memory_history(enabled: Optional[str] = "all", *_arguments: Any, device: Device = None, **_named: Any) -> None:
+    """Records allocations and frees of a device from now on, for ``snapshot()``; ``None`` ends it.
+
+    Other arguments of PyTorch's function are taken and have no effect: stacks are not recorded. What a graph allocates while it is
+    captured is not recorded either.
+    """
+    number = _index(device)
+    history = _histories.pop(number, None)
+    if history is not None:
+        history.stop()
+    if enabled is not None:
+        _histories[number] = _History(number)
+
+
 def snapshot() -> dict[str, Any]:
-    """What stands in the memory of all devices now, in the form of PyTorch's memory snapshots."""
-    whole: dict[str, Any] = {}
-    for number in range(_torch.cuda.device_count()):
-        with tempfile.TemporaryDirectory() as directory:
+    """What stands in the memory of all devices now, and what was recorded, in the form of PyTorch's memory snapshots."""
+    library, whole = _millpond_library(), {}
+    traces: list[list[dict[str, Any]]] = [[] for _ in range(_torch.cuda.device_count())]
+    segments: list[dict[str, Any]] = []
+    for number, trace in enumerate(traces):
+        # To ask for a pool is to make one, and a context with it.
+        if not library.millpond_torch_has_pool(number):
+            continue
+        with tempfile.TemporaryDirectory(prefix="millpond-") as directory:
             path = os.path.join(directory, "snapshot.pickle")
             _call("millpond_snapshot", pool(number), os.fsencode(path))
             with open(path, "rb") as file:
-                one = pickle.load(file)
-        for segment in one["segments"]:
+                whole = pickle.load(file)
+        for segment in whole["segments"]:
             segment["device"] = number
-        if not whole:
-            whole = one
-        else:
-            whole["segments"] += one["segments"]
-            whole["device_traces"] += one["device_traces"]
-    return whole
+        segments += whole["segments"]
+        if number in _histories:
+            trace += _histories[number].so_far()
+    return {**whole, "segments": segments, "device_traces": traces}
 
 
-def dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
-    """Writes ``snapshot()`` to a file for pytorch.org/memory_viz and for ``millpond explain``."""
+def dump_snapshot(filename: str = "dump_snapshot.pickle", *_arguments: Any, **_named: Any) -> None:
+    """Writes ``snapshot()`` to a file: for pytorch.org/memory_viz, and after ``record_memory_history()`` for ``millpond replay``."""
     with open(filename, "wb") as file:
-        # The viewer reads no newer protocol than PyTorch's own files have.
+        # The newest that the viewer reads.
         pickle.dump(snapshot(), file, protocol=4)
 
 
