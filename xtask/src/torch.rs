@@ -58,8 +58,8 @@ const RUNS: [Run; 19] = [
         "slack:0",
         &["tensors", "training", "graphs", "threads", "graph_of_training"],
     ),
-    // A driver without virtual memory management. Not with graphs: what is captured then must not need new memory.
-    millpond("without=vmm", "", &["tensors", "streams", "training"]),
+    // A driver without virtual memory management.
+    millpond("without=vmm", "", &["tensors", "streams", "training", "graph_of_training"]),
     millpond("", "", &["snapshot"]),
     millpond("capacity=3GiB", "", &["out_of_memory"]),
     millpond("capacity=3GiB,order=adversarial,seed=4", "slack:0", &["out_of_memory"]),
