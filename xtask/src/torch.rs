@@ -1,9 +1,9 @@
-//! PyTorch's build for CUDA, unmodified, over the stand-ins for NVIDIA's libraries.
+//! PyTorch's build for CUDA, unmodified, over the stand-ins for NVIDIA's libraries: with its own allocator, and with Millpond.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::run::{capture, cargo, root, run, target};
 
@@ -13,77 +13,158 @@ const PACKAGES: &str = "torch==2.10.0 numpy==2.4.6";
 /// PyTorch's libraries name the directories of NVIDIA's, which come before LD_LIBRARY_PATH: only what is loaded already is taken.
 const PRELOADED: [&str; 3] = ["libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12"];
 
-/// One process of `tests/clients/torch_client.py`: the simulated device, PyTorch's allocator, and what is run.
+const OWN: &str = "tests/clients/torch_client.py";
+const MILLPOND: &str = "tests/clients/torch_millpond.py";
+
+/// One process of a client: the simulated device, the allocator's settings, and what is run.
 struct Run {
+    client: &'static str,
     simulated: &'static str,
-    allocator: &'static str,
+    settings: &'static str,
     cases: &'static [&'static str],
 }
 
-const RUNS: [Run; 6] = [
-    Run {
-        simulated: "devices=2",
-        allocator: "",
-        cases: &["tensors", "memory", "streams", "training", "graph"],
-    },
-    Run {
-        simulated: "profile=h100-80g,order=adversarial,seed=11",
-        allocator: "",
-        cases: &["tensors", "training", "graph"],
-    },
-    Run {
-        simulated: "profile=v100-16g",
-        allocator: "expandable_segments:True",
-        cases: &["tensors", "memory", "training"],
-    },
-    Run { simulated: "", allocator: "backend:cudaMallocAsync", cases: &["tensors", "training"] },
-    Run { simulated: "capacity=3GiB", allocator: "", cases: &["out_of_memory"] },
-    Run { simulated: "", allocator: "", cases: &["snapshot"] },
+/// With PyTorch's own allocator.
+const fn own(
+    simulated: &'static str,
+    settings: &'static str,
+    cases: &'static [&'static str],
+) -> Run {
+    Run { client: OWN, simulated, settings, cases }
+}
+
+/// With Millpond.
+const fn millpond(
+    simulated: &'static str,
+    settings: &'static str,
+    cases: &'static [&'static str],
+) -> Run {
+    Run { client: MILLPOND, simulated, settings, cases }
+}
+
+const RUNS: [Run; 19] = [
+    own("devices=2", "", &["tensors", "memory", "streams", "training", "graph"]),
+    own("profile=h100-80g,order=adversarial,seed=11", "", &["tensors", "training", "graph"]),
+    own("profile=v100-16g", "expandable_segments:True", &["tensors", "memory", "training"]),
+    own("", "backend:cudaMallocAsync", &["tensors", "training"]),
+    own("capacity=3GiB", "", &["out_of_memory"]),
+    own("", "", &["snapshot"]),
+    // The second compares itself with the first.
+    millpond("", "", &["run_of_torch"]),
+    millpond("", "", &["run_of_millpond"]),
+    millpond("", "", &["tensors", "streams", "training", "figures", "graphs", "threads"]),
+    millpond(
+        "profile=h100-80g,order=adversarial,seed=11",
+        "slack:0",
+        &["tensors", "training", "graphs", "threads", "graph_of_training"],
+    ),
+    // A driver without virtual memory management.
+    millpond("without=vmm", "", &["tensors", "streams", "training", "graph_of_training"]),
+    millpond("", "", &["snapshot"]),
+    millpond("capacity=3GiB", "", &["out_of_memory"]),
+    millpond("capacity=3GiB,order=adversarial,seed=4", "slack:0", &["out_of_memory"]),
+    millpond("devices=2", "", &["two_devices"]),
+    millpond("", "", &["fork"]),
+    millpond("", "", &["too_late"]),
+    millpond("", "slak:0", &["bad_settings"]),
+    millpond("devices=2", "", &["exit_with_live_tensors"]),
 ];
+
+/// Where things are.
+struct Places {
+    python: PathBuf,
+    simcuda: PathBuf,
+    /// The program.
+    program: PathBuf,
+    library: PathBuf,
+    /// A package `millpond` that has nothing but what is tested, so that it needs no extension.
+    package: PathBuf,
+    /// What runs leave for others.
+    left: PathBuf,
+}
 
 /// Installs PyTorch if it is not there, and runs it.
 pub(crate) fn check(simcuda: &Path) -> Result<()> {
     let python = install()?;
-    run(&mut cargo(&["build", "--release", "--locked", "-p", "millpond-cli"]))?;
-    let millpond = target()?.join("release/millpond");
-    let client = |simulated: &str| {
-        let mut client = Command::new(&python);
-        client.arg(root().join("tests/clients/torch_client.py"));
-        let preloaded = PRELOADED.map(|name| simcuda.join(name).display().to_string());
-        client.env("LD_LIBRARY_PATH", simcuda).env("LD_PRELOAD", preloaded.join(":"));
-        client.env("MILLPOND_SIM", simulated);
-        client
+    let packages = ["-p", "millpond-cli", "-p", "millpond-capi"];
+    run(cargo(&["build", "--release", "--locked"]).args(packages))?;
+    let target = target()?;
+    let places = Places {
+        python,
+        simcuda: simcuda.to_owned(),
+        program: target.join("release/millpond"),
+        library: target.join("release/libmillpond_capi.so"),
+        package: target.join("torch-package"),
+        left: target.join("torch-runs"),
     };
-    for Run { simulated, allocator, cases } in RUNS {
-        println!("torch: MILLPOND_SIM={simulated} PYTORCH_CUDA_ALLOC_CONF={allocator}");
-        let mut client = client(simulated);
-        for case in cases {
+    places.lay_out_package()?;
+    for one in RUNS {
+        println!("torch: {} MILLPOND_SIM={} settings {}", one.client, one.simulated, one.settings);
+        let (said, complained) = succeeds(&mut places.client(&one))?;
+        print!("{said}");
+        ensure!(
+            one.cases != ["exit_with_live_tensors"] || complained.is_empty(),
+            "a process that exits with live tensors says: {complained}"
+        );
+    }
+    two_at_once(&places)
+}
+
+impl Places {
+    fn lay_out_package(&self) -> Result<()> {
+        let package = self.package.join("millpond");
+        for directory in [&package, &self.left] {
+            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        }
+        std::fs::write(package.join("__init__.py"), "")?;
+        let module = root().join("crates/millpond-py/python/millpond/torch.py");
+        std::fs::copy(&module, package.join("torch.py"))
+            .with_context(|| module.display().to_string())?;
+        Ok(())
+    }
+
+    fn client(&self, run: &Run) -> Command {
+        let mut client = Command::new(&self.python);
+        client.arg(root().join(run.client));
+        for case in run.cases {
             match *case {
-                "snapshot" => client.arg(format!("snapshot:{}", millpond.display())),
+                "snapshot" => client.arg(format!("snapshot:{}", self.program.display())),
+                "run_of_torch" | "run_of_millpond" => {
+                    client.arg(format!("{case}:{}", self.left.display()))
+                }
                 case => client.arg(case),
             };
         }
-        succeeds(client.env("PYTORCH_CUDA_ALLOC_CONF", allocator))?;
+        let preloaded = PRELOADED.map(|name| self.simcuda.join(name).display().to_string());
+        client.env("LD_LIBRARY_PATH", &self.simcuda).env("LD_PRELOAD", preloaded.join(":"));
+        client.env("MILLPOND_SIM", run.simulated).env("PYTHONDONTWRITEBYTECODE", "1");
+        client.env("PYTHONPATH", &self.package).env("MILLPOND_LIBRARY", &self.library);
+        let settings = if run.client == OWN { "PYTORCH_CUDA_ALLOC_CONF" } else { "MILLPOND_CONF" };
+        client.env(settings, run.settings);
+        client
     }
-    two_at_once(client)
 }
 
-/// Two processes train on one device, which is faster than a real one so that they need not wait.
-fn two_at_once(client: impl Fn(&str) -> Command + Sync) -> Result<()> {
+/// Two processes train on one device, which is faster than a real one so that they need not wait; one of them with Millpond.
+fn two_at_once(places: &Places) -> Result<()> {
     let simulated = format!("capacity=8GiB,clock=100,shared=torch-{}", std::process::id());
     println!("torch: MILLPOND_SIM={simulated}, twice");
-    let one = || succeeds(client(&simulated).args(["tensors", "training"]));
+    let one = |client: &'static str| {
+        let cases = &["tensors", "training"];
+        let run = Run { client, simulated: "", settings: "", cases };
+        succeeds(places.client(&run).env("MILLPOND_SIM", &simulated))
+            .map(|(said, _)| print!("{said}"))
+    };
     std::thread::scope(|scope| {
-        let other = scope.spawn(one);
-        one().and(other.join().expect("it returns what went wrong"))
+        let other = scope.spawn(|| one(OWN));
+        one(MILLPOND).and(other.join().expect("it returns what went wrong"))
     })
 }
 
-fn succeeds(client: &mut Command) -> Result<()> {
-    let (said, _) = capture(client)?;
-    print!("{said}");
+fn succeeds(client: &mut Command) -> Result<(String, String)> {
+    let (said, complained) = capture(client)?;
     ensure!(said.ends_with("all is well\n"), "{client:?} ended too early");
-    Ok(())
+    Ok((said, complained))
 }
 
 /// A virtual environment of its own, in cargo's target. A mark is written at the end: half an installation is none.

@@ -143,6 +143,14 @@ typedef struct millpond_usage {
   size_t largest_free_bytes;
 } millpond_usage;
 
+// `c10::MempoolId_t`, a `std::pair` of C++, which is passed as this is.
+typedef struct millpond_torch_private_pool {
+  // Of a graph.
+  uint64_t first;
+  // Of a user.
+  uint64_t second;
+} millpond_torch_private_pool;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -236,6 +244,60 @@ int millpond_stream_destroy(struct millpond_pool *pool, void *stream);
 
 // Waits until everything queued on a stream has run.
 int millpond_stream_synchronize(struct millpond_pool *pool, void *stream);
+
+// For PyTorch: a block. A failure is thrown as PyTorch's own exception (`torch.OutOfMemoryError` if memory is out), since PyTorch
+// takes null for memory; without PyTorch it is null, and `millpond_last_error()` says why.
+void *millpond_torch_malloc(ptrdiff_t size,
+                            int device,
+                            void *stream);
+
+// For PyTorch: takes a block back, at this point of the stream that it was allocated on. Never fails: what would be an error is
+// kept for `millpond_last_error()`. In a forked child it does nothing.
+void millpond_torch_free(void *ptr, ptrdiff_t size, int device, void *stream);
+
+// For PyTorch: a block is used on another stream, too.
+void millpond_torch_record_stream(void *ptr, void *stream);
+
+// For PyTorch: the block around an address, and its size. The address itself, if it is in no block.
+void *millpond_torch_base_alloc(void *ptr, size_t *size);
+
+// For PyTorch: how much of the device's memory may be reserved, from 0 to 1. From 1 on there is no limit but the device. A failure is
+// thrown as from `millpond_torch_malloc`.
+void millpond_torch_memory_fraction(double fraction,
+                                    int device);
+
+// For PyTorch: `torch.cuda.empty_cache()`. Gives everything back that nobody holds, on every device.
+void millpond_torch_reset(void);
+
+// For PyTorch: it is about to use CUDA. Pools are made with their first blocks; what is said here is that `MILLPOND_CONF` makes no sense,
+// by an exception as from `millpond_torch_malloc`.
+void millpond_torch_init(int _device_count);
+
+// For PyTorch: from now on what a filter (a `std::function<bool(cudaStream_t)>` of libstdc++) accepts comes from a private pool: that of a
+// graph which is about to be captured. A failure is thrown as from `millpond_torch_malloc`.
+void millpond_torch_begin_allocate_to_pool(int device,
+                                           struct millpond_torch_private_pool pool,
+                                           const void *filter);
+
+// For PyTorch: no more comes from the private pool; the capture has ended.
+void millpond_torch_end_allocate_to_pool(int device, struct millpond_torch_private_pool pool);
+
+// For PyTorch: a graph of the private pool is gone. The memory goes to all when the last one is, and memory is needed or
+// `torch.cuda.empty_cache()` called.
+void millpond_torch_release_pool(int device, struct millpond_torch_private_pool pool);
+
+// The pool that PyTorch has on a device, for all other functions; made now if there is none. It is not closed.
+int millpond_torch_pool(int device, struct millpond_pool **out);
+
+// Whether PyTorch has a pool on a device yet: 1 or 0. Asking makes none.
+int millpond_torch_has_pool(int device);
+
+// The most bytes that PyTorch's tensors on a device held since the last `millpond_torch_reset_peak`. Exact, where that of
+// `millpond_get_stats` is a sum over threads.
+int millpond_torch_peak_bytes(int device, size_t *out);
+
+// Forgets that peak.
+int millpond_torch_reset_peak(int device);
 
 // Writes every allocation and free of this pool's into a file from now on, in RMM's CSV format: `millpond replay FILE` reads it.
 int millpond_trace_start(struct millpond_pool *pool,

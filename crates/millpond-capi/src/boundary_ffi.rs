@@ -16,13 +16,13 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
 }
 
 #[cold]
-fn failed(failure: &Failure) -> c_int {
+pub(crate) fn failed(failure: &Failure) -> c_int {
     remember(&failure.reason);
     failure.code()
 }
 
 #[cold]
-fn panicked() -> c_int {
+pub(crate) fn panicked() -> c_int {
     failed(&Failure::new(
         millpond_status::Internal,
         "a mistake of Millpond's own, described on standard error: please report it",

@@ -3,6 +3,7 @@
 //! - `status`, `last_error`: what a call answers, and why;
 //! - `boundary_ffi`: what every call does at the border: no panic crosses it, no bad pointer is followed that can be told;
 //! - `open`, `place`: what a pool's handle stands for, and how it is made from a text;
+//! - `torch_device`, `torch_private_pools`, `cxx_function_ffi`, `cxx_exception_ffi`: what is particular to PyTorch;
 //! - `pool_ffi` and the other `…_ffi`: the functions, by what they are about.
 //!
 //! As a Rust library it has what Python's extension shares with it: [`place`], [`open`] and [`status`]. Whatever links it exports the ABI, too.
@@ -19,6 +20,10 @@ mod boundary_ffi;
 #[allow(unsafe_code)]
 mod config_ffi;
 #[allow(unsafe_code)]
+mod cxx_exception_ffi;
+#[allow(unsafe_code)]
+mod cxx_function_ffi;
+#[allow(unsafe_code)]
 mod device_of_foreign_streams;
 #[allow(unsafe_code)]
 mod last_error_ffi;
@@ -31,6 +36,10 @@ mod stats_ffi;
 pub mod status;
 #[allow(unsafe_code)]
 mod stream_ffi;
+mod torch_device;
+#[allow(unsafe_code)]
+mod torch_ffi;
+mod torch_private_pools;
 #[allow(unsafe_code)]
 mod trace_ffi;
 #[allow(unsafe_code)]

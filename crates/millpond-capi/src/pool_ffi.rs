@@ -19,7 +19,7 @@ pub struct millpond_pool {
     state: AtomicU32,
     /// Changed by whoever closes the pool, and then no other call may be under way.
     parts: UnsafeCell<Parts>,
-    /// The pool of the whole process is not closed.
+    /// The pool of the whole process is not closed, nor are PyTorch's.
     is_instance: bool,
 }
 
@@ -53,6 +53,21 @@ impl millpond_pool {
         let handle = Box::leak(Box::new(millpond_pool { state, parts, is_instance }));
         HANDLES.lock().push(handle);
         handle
+    }
+
+    /// A handle that is never closed, and what it stands for.
+    pub(crate) fn for_ever(open: Open) -> (&'static millpond_pool, &'static Open) {
+        let handle = millpond_pool::leak(open, true);
+        // SAFETY: nobody closes it, and nobody else changes it.
+        let parts = unsafe { &*handle.parts.get() };
+        (handle, parts.open.as_ref().expect("it was given just now"))
+    }
+
+    /// Whether calls may go to the pool itself.
+    #[inline]
+    pub(crate) fn is_direct(&self) -> bool {
+        // Relaxed, as in `direct`.
+        self.state.load(Ordering::Relaxed) == DIRECT
     }
 
     /// Calls go through what is around the pool from now on, or no longer.

@@ -234,7 +234,7 @@ impl Pool {
         Region::new(self, options)
     }
 
-    /// Captures that have memory of this pool and were not released.
+    /// Captures that have memory of this pool and were not released. Without those of a [region](RegionOptions) that has them share it.
     pub fn captures(&self) -> Vec<CaptureId> {
         self.inner.captures()
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millpond::driver::{CaptureMode, CaptureState, Driver, Stream, StreamFlags};
+use millpond::pool::RegionOptions;
 use millpond::{FreeError, Resource};
 use millpond_sim::{Profile, SimGpu};
 
@@ -70,6 +71,62 @@ fn a_graphs_memory_is_its_own_until_it_is_released() {
         assert_eq!(pool.captures(), []);
         assert_eq!((pool.usage().reserved_bytes, pool.stats().captured_bytes), (0, 0));
         assert_no_findings(&gpu);
+    }
+}
+
+/// Graphs that are launched one after the other may have the same memory: one region's, if it was asked for. Nobody else gets it.
+#[test]
+fn graphs_of_a_region_that_shares_captures_have_memory_in_common() {
+    for seed in 0..10 {
+        for shares_captures in [true, false] {
+            let gpu = gpu(seed);
+            let (captured, other) = (stream(&gpu), stream(&gpu));
+            let pool = pool(&gpu, alone());
+            let options = RegionOptions { shares_captures, ..RegionOptions::default() };
+            let region = pool.region(&options).unwrap();
+            let mut graphs = Vec::new();
+            let mut in_graphs = Vec::new();
+            for _ in 0..4 {
+                gpu.begin_capture(captured, CaptureMode::Global).unwrap();
+                let (kept, scratch) = (1000, 20 * MIB);
+                let blocks = [kept, scratch].map(|bytes| region.allocate(bytes, captured).unwrap());
+                write(&gpu, blocks[0], kept, captured);
+                write(&gpu, blocks[1], scratch, captured);
+                pool.deallocate(blocks[1], scratch, captured).unwrap();
+                graphs.push(gpu.end_capture(captured).unwrap());
+                in_graphs.push(blocks);
+            }
+            let held = pool.stats().captured_bytes;
+            let expected = if shares_captures { 20..30 } else { 80..100 };
+            assert!(expected.contains(&(held >> 20)), "{held} with {shares_captures}");
+            assert!(
+                in_graphs.windows(2).all(|two| two[0][0] != two[1][0]),
+                "what is held is not shared"
+            );
+            for round in 0..5 {
+                for graph in &graphs {
+                    gpu.launch_graph(*graph, captured).unwrap();
+                }
+                for stream in [captured, other] {
+                    let block = pool.allocate(20 * MIB, stream).unwrap();
+                    assert!(!in_graphs.as_flattened().contains(&block), "round {round}");
+                    write(&gpu, block, 20 * MIB, stream);
+                    pool.deallocate(block, 20 * MIB, stream).unwrap();
+                }
+            }
+            for (graph, blocks) in graphs.into_iter().zip(in_graphs) {
+                gpu.destroy_graph(graph).unwrap();
+                pool.deallocate(blocks[0], 1000, captured).unwrap();
+            }
+            pool.trim();
+            assert_eq!(pool.stats().captured_bytes, held, "a graph may still be launched");
+            region.release_captures(captured).unwrap();
+            drop(region);
+            pool.trim();
+            pool.assert_valid();
+            assert_eq!((pool.usage().reserved_bytes, pool.stats().captured_bytes), (0, 0));
+            assert_no_findings(&gpu);
+        }
     }
 }
 

@@ -180,9 +180,9 @@ fn direct_in_region() {
     let pool = pool(&gpu, PoolConfig { direct_above_bytes: Some(MIB), ..alone() });
     let region = pool
         .region(&RegionOptions {
-            properties: PhysicalProperties::default(),
             dedicated_bytes: 20 * MIB,
             peer_accessible: true,
+            ..RegionOptions::default()
         })
         .unwrap();
     let p = region.allocate(5 * MIB, s).unwrap();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::Pool;
 use super::inner::Inner;
-use crate::driver::{Access, DevicePtr, Driver, PhysicalProperties, Stream};
+use crate::driver::{DevicePtr, Driver, DriverError, PhysicalProperties, Stream};
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 
 /// How a region is made.
@@ -16,6 +16,9 @@ pub struct RegionOptions {
     pub properties: PhysicalProperties,
     /// Whether other devices may touch it, too.
     pub peer_accessible: bool,
+    /// Whether what one captured graph has freed serves the next that is captured on the same stream: for graphs that are launched in
+    /// the order of their captures, and never two at once. Their memory is given up by [`Region::release_captures`].
+    pub shares_captures: bool,
 }
 
 /// A part of a [`Pool`] for a purpose of its own, made by [`Pool::region`].
@@ -35,11 +38,7 @@ impl Region {
             return Err(AllocError::Forked);
         }
         let keep_bytes = options.dedicated_bytes as u64;
-        let access = match options.peer_accessible {
-            true => Access::ReadWriteWithPeers,
-            false => Access::ReadWrite,
-        };
-        let inner = pool.inner.add_region(options.properties, access, keep_bytes)?;
+        let inner = pool.inner.add_region(options)?;
         let region = Region { inner, pool: Arc::downgrade(&pool.inner) };
         // Given up again if there is not enough.
         region.inner.fetch(keep_bytes)?;
@@ -52,6 +51,17 @@ impl Region {
     /// As [`Resource::deallocate`].
     pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
         self.inner.deallocate(ptr, None, stream)
+    }
+
+    /// As [`Pool::release_capture`], for all captures of work that allocated from this region.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release_captures(&self, stream: Stream) -> Result<(), DriverError> {
+        match self.pool.upgrade() {
+            Some(pool) => pool.release_captures_of(&self.inner, stream),
+            None => Ok(()),
+        }
     }
 
     /// As [`Pool::allocate_now`].

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::{Back, Reach, Wanted};
-use crate::driver::{Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult};
+use crate::driver::{
+    Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, RelaxedCalls,
+};
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::heap::{Heap, NodeId, Use};
 use crate::pool::points::Points;
@@ -35,6 +37,8 @@ pub(super) struct Chunks {
 
 /// Where the span begins, so that what the driver hands out lies in the middle of it.
 pub(super) fn base_of_addresses(driver: &dyn Driver) -> DriverResult<DevicePtr> {
+    // Memory for a capture is made while it is under way.
+    let _relaxed = RelaxedCalls::enter(driver);
     let somewhere = driver.alloc(1)?;
     // A probe that stays would be nobody's.
     driver.free(somewhere).or_else(|_| driver.free(somewhere))?;

@@ -168,7 +168,9 @@ impl Inner {
             return None;
         }
         let ordinary = capture == CaptureState::None && scope::current().is_none();
-        let epoch = (self.remembers && ordinary).then(|| self.epoch());
+        // The legacy stream is always the same one, and never captured: it need not be asked about on any driver.
+        let remembers = self.remembers || stream == Stream::LEGACY;
+        let epoch = (remembers && ordinary).then(|| self.epoch());
         attached::attach(self, stream, taker.slot, epoch)
     }
 

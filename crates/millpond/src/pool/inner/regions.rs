@@ -15,6 +15,7 @@ use crate::pool::back::{Taker, Wanted};
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::heap::Use;
 use crate::pool::points::Points;
+use crate::pool::region::RegionOptions;
 use crate::pool::stats::PoolStats;
 use crate::resource::AllocError;
 
@@ -33,13 +34,16 @@ struct Kept {
     inner: Arc<Inner>,
     /// Whose work is captured, for a region of a capture, and for which tiers: the pool's, or a region's.
     capture: Option<Captured>,
+    /// Whether captures of work that allocates from this region have memory in common.
+    shares_captures: bool,
     /// Given up: after these points of the pool's streams what is free goes to the pool, and the region with its last block.
     given_up: Option<Points>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Captured {
-    capture: CaptureId,
+    /// `None`: every capture for those tiers.
+    capture: Option<CaptureId>,
     stream: StreamId,
     tiers: u64,
 }
@@ -48,13 +52,16 @@ impl Inner {
     /// A part of the pool for a purpose of its own.
     pub(in crate::pool) fn add_region(
         self: &Arc<Inner>,
-        properties: PhysicalProperties,
-        access: Access,
-        keep_bytes: u64,
+        options: &RegionOptions,
     ) -> DriverResult<Arc<Inner>> {
-        let region = self.new_region(BelongsTo::Region, properties, access)?;
-        region.back.set_keep_bytes(keep_bytes);
-        let kept = Kept { inner: Arc::clone(&region), capture: None, given_up: None };
+        let access = match options.peer_accessible {
+            true => Access::ReadWriteWithPeers,
+            false => Access::ReadWrite,
+        };
+        let region = self.new_region(BelongsTo::Region, options.properties, access)?;
+        region.back.set_keep_bytes(options.dedicated_bytes as u64);
+        let (inner, shares_captures) = (Arc::clone(&region), options.shares_captures);
+        let kept = Kept { inner, capture: None, shares_captures, given_up: None };
         self.regions.lock().0.push(kept);
         Ok(region)
     }
@@ -117,17 +124,23 @@ impl Inner {
         // With the pool, also for a region: it can be dropped while the graph is there.
         let root = self.parent.upgrade().unwrap_or_else(|| Arc::clone(self));
         let stream_id = self.back.driver().stream_id(stream)?;
-        let id = Captured { capture, stream: stream_id, tiers: self.id };
-        let known = root.regions.lock().0.iter().find_map(|kept| {
-            (kept.capture == Some(id) && kept.given_up.is_none()).then(|| Arc::clone(&kept.inner))
-        });
+        let (id, known) = {
+            let regions = root.regions.lock();
+            let shared = |kept: &Kept| kept.shares_captures && kept.inner.id == self.id;
+            let capture = (!regions.0.iter().any(shared)).then_some(capture);
+            let id = Captured { capture, stream: stream_id, tiers: self.id };
+            let is_it = |kept: &&Kept| kept.capture == Some(id) && kept.given_up.is_none();
+            let known = regions.0.iter().find(is_it).map(|kept| Arc::clone(&kept.inner));
+            (id, known)
+        };
         let region = match known {
             Some(region) => region,
             None => {
                 let (properties, access) = (self.back.properties(), self.back.access());
                 let region = root.new_region(BelongsTo::Capture, properties, access)?;
-                let inner = Arc::clone(&region);
-                root.regions.lock().0.push(Kept { inner, capture: Some(id), given_up: None });
+                let (inner, capture) = (Arc::clone(&region), Some(id));
+                let kept = Kept { inner, capture, shares_captures: false, given_up: None };
+                root.regions.lock().0.push(kept);
                 region
             }
         };
@@ -140,6 +153,23 @@ impl Inner {
         capture: CaptureId,
         stream: Stream,
     ) -> DriverResult<()> {
+        self.release_captured(stream, |captured| captured.capture == Some(capture))
+    }
+
+    /// Gives up the memory of all captures for a region, at such a point.
+    pub(in crate::pool) fn release_captures_of(
+        self: &Arc<Inner>,
+        region: &Inner,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        self.release_captured(stream, |captured| captured.tiers == region.id)
+    }
+
+    fn release_captured(
+        self: &Arc<Inner>,
+        stream: Stream,
+        is_released: impl Fn(Captured) -> bool,
+    ) -> DriverResult<()> {
         if self.has_forked() {
             return Ok(());
         }
@@ -148,9 +178,7 @@ impl Inner {
         // With one stream nothing is recorded by itself; these points are looked at later.
         self.back.record(taker.slot);
         for kept in &mut self.regions.lock().0 {
-            if kept.capture.is_some_and(|captured| captured.capture == capture)
-                && kept.given_up.is_none()
-            {
+            if kept.capture.is_some_and(&is_released) && kept.given_up.is_none() {
                 kept.given_up = Some(points.clone());
             }
         }
@@ -329,8 +357,7 @@ impl Inner {
         }
         let regions = self.regions.lock();
         let kept = regions.0.iter().filter(|kept| kept.given_up.is_none());
-        let mut captures: Vec<CaptureId> =
-            kept.filter_map(|kept| Some(kept.capture?.capture)).collect();
+        let mut captures: Vec<CaptureId> = kept.filter_map(|kept| kept.capture?.capture).collect();
         captures.sort_unstable();
         captures.dedup();
         captures
