@@ -1,5 +1,7 @@
 //! Asks whatever libcuda is there for one thing, and prints the answer.
 
+use std::ffi::CStr;
+
 use millpond_tests::abi_call::{Library, status_of};
 
 /// `CUdevice_attribute`.
@@ -16,6 +18,7 @@ fn main() {
         Some("names") => names(&library),
         Some("allocations") => allocations(&library),
         Some("fork") => fork(&library),
+        Some("kernel") => kernel(&library),
         Some("scale") => scale(&library),
         other => panic!("what of {other:?}?"),
     }
@@ -69,6 +72,28 @@ fn fork(library: &Library) {
     let ask = || library.call("cuMemGetInfo_v2", &[out, out + 8]);
     println!("child: {}", status_of(ask));
     println!("parent: {}", ask());
+}
+
+/// How long a kernel takes that is none of the stand-in's own, as events tell.
+fn kernel(library: &Library) {
+    const PTX: &CStr = c".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry stranger(.param .u64 where)\n{\nret;\n}\n";
+    begin(library);
+    let memory = library.answer("cuMemAlloc_v2", |out| vec![out, 256]);
+    let module = library.answer("cuModuleLoadData", |out| vec![out, PTX.as_ptr() as u64]);
+    let name = c"stranger".as_ptr() as u64;
+    let function = library.answer("cuModuleGetFunction", |out| vec![out, module, name]);
+    let events = [(); 2].map(|()| library.answer("cuEventCreate", |out| vec![out, 0]));
+    let record = |event: u64| assert_eq!(library.call("cuEventRecord", &[event, 0]), 0);
+    record(events[0]);
+    let parameters = [&raw const memory as u64];
+    let launch = [function, 1, 1, 1, 32, 1, 1, 0, 0, parameters.as_ptr() as u64, 0];
+    assert_eq!(library.call("cuLaunchKernel", &launch), 0);
+    record(events[1]);
+    assert_eq!(library.call("cuEventSynchronize", &[events[1]]), 0);
+    let mut ms = 0_f32;
+    let out = (&raw mut ms) as u64;
+    assert_eq!(library.call("cuEventElapsedTime", &[out, events[0], events[1]]), 0);
+    println!("{ms:.0} ms");
 }
 
 /// 100,000 allocations; then 40,960 handles of 2 MiB, mapped twice each.

@@ -60,6 +60,13 @@ fn calls_fail_when_told_to_and_are_written_down() {
     assert_eq!(allocations, ["0", "2", "0"], "{calls}");
 }
 
+/// In the device's own time, which is not the host's.
+#[test]
+fn kernels_of_others_take_as_long_as_they_are_told_to() {
+    assert_eq!(probe("", "kernel"), "0 ms\n");
+    assert_eq!(probe("kernel=20ms", "kernel"), "20 ms\n");
+}
+
 /// The child of a process that has initialised the driver is told that it has none.
 #[test]
 fn a_forked_child_has_no_driver() {

@@ -99,6 +99,17 @@ fn recommend_measures_on_it() {
 }
 
 #[test]
+fn explain_runs_on_it() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/gpt_tiny.pickle.gz");
+    let [real, simulated] = ["cuda:0", "sim:v100-16g"]
+        .map(|device| json(&["explain", "--device", device, trace, "--json"]));
+    for key in ["event", "live_bytes", "reserved_bytes", "by_size"] {
+        assert_eq!(real[key], simulated[key], "{key}");
+    }
+    assert!(real["live_bytes"].as_u64().unwrap() > 0, "{real}");
+}
+
+#[test]
 fn what_needs_a_model_says_so() {
     let addresses = ["replay", "--device", "cuda:0", "--addresses", "recorded", "nothing.pickle"];
     assert!(
