@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::simcuda::root;
+use crate::programs::laid_out;
 
 /// Where somebody has laid it out already: `cargo xtask test` says so.
 const VARIABLE: &str = "MILLPOND_DIST";
@@ -15,21 +15,7 @@ const VARIABLE: &str = "MILLPOND_DIST";
 /// If it cannot be built.
 pub fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| match std::env::var_os(VARIABLE) {
-        Some(built) => built.into(),
-        None => build(),
-    })
-}
-
-fn build() -> PathBuf {
-    let mut xtask = Command::new(env!("CARGO"));
-    let output = xtask.args(["xtask", "dist"]).current_dir(root()).output().expect("cargo runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = text.lines().find_map(|line| line.strip_prefix("dist: "));
-    match said.filter(|_| output.status.success()) {
-        Some(directory) => directory.into(),
-        None => panic!("cargo xtask dist: {}", String::from_utf8_lossy(&output.stderr)),
-    }
+    DIRECTORY.get_or_init(|| laid_out("dist", VARIABLE))
 }
 
 /// A program of C, to be compiled by `compiler` and linked to the library: its sources, flags of its own, and what it is to be called.

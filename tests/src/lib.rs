@@ -5,6 +5,7 @@
 //! - [`mod@soak`]: one pool, used in every way at once for as long as one likes.
 //! - [`mod@any_driver`]: resources on drivers that tell no more than any does, real ones included.
 //! - [`mod@named`]: resources by name, on drivers that fail.
+//! - [`programs`]: programs that are run.
 //! - [`pattern`]: what a user does with a block, for a machine to check.
 //! - [`mod@dist`]: the library for C and C++, and programs that are linked to it; [`guide`]: the pages that show some.
 //! - [`simcuda`], [`abi_call`]: the stand-ins for NVIDIA's libraries, and calls of theirs.
@@ -19,6 +20,7 @@ pub mod driver_suite;
 pub mod guide;
 pub mod named;
 pub mod pattern;
+pub mod programs;
 pub mod simcuda;
 pub mod soak;
 

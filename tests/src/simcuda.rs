@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::programs::laid_out;
+
 /// Where somebody has built them already: `cargo xtask test` says so.
 const VARIABLE: &str = "MILLPOND_SIMCUDA";
 
@@ -13,21 +15,7 @@ const VARIABLE: &str = "MILLPOND_SIMCUDA";
 /// If they cannot be built.
 pub fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| match std::env::var_os(VARIABLE) {
-        Some(built) => built.into(),
-        None => build(),
-    })
-}
-
-fn build() -> PathBuf {
-    let mut xtask = Command::new(env!("CARGO"));
-    let output = xtask.args(["xtask", "simcuda"]).current_dir(root()).output().expect("cargo runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = text.lines().find_map(|line| line.strip_prefix("simcuda: "));
-    match said.filter(|_| output.status.success()) {
-        Some(directory) => directory.into(),
-        None => panic!("cargo xtask simcuda: {}", String::from_utf8_lossy(&output.stderr)),
-    }
+    DIRECTORY.get_or_init(|| laid_out("simcuda", VARIABLE))
 }
 
 /// A program that finds the stand-ins where it looks for NVIDIA's libraries. `simulated` is its `MILLPOND_SIM`.

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::{dist, simcuda};
-
-use crate::succeeds;
 
 const LIST: &str = "crates/millpond-capi/symbols.txt";
 

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::process::Command;
 
 use millpond_tests::dist;
+use millpond_tests::programs::{is_there, succeeds};
 
-use crate::{client, is_there, run, succeeds};
+use crate::{client, run};
 
 #[test]
 fn by_pkg_config() {
     if !is_there("pkg-config") {
-        return eprintln!("skipped: there is no pkg-config; cargo xtask setup installs it");
+        return;
     }
     let lib = dist::directory().join("lib");
     let mut pkg_config = Command::new("pkg-config");

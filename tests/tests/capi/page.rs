@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::{dist, guide};
 
-use crate::{run, succeeds};
+use crate::run;
 
 #[test]
 fn the_example_prints_what_the_page_says() {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
 
-use crate::{succeeds, venv};
+use crate::venv;
 
 /// Names that NVIDIA's headers declare, with every spelling that their macros make of them.
 fn declared() -> Option<BTreeSet<String>> {

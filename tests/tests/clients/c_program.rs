@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
 
-use crate::{succeeds, venv};
+use crate::venv;
 
 /// Compiles a program of `tests/clients`; `None` if there are no headers.
 pub(crate) fn compile(source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {

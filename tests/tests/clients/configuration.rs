@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
-
-use crate::succeeds;
 
 fn probe(simulated: &str, what: &str) -> String {
     succeeds(simcuda::program(env!("CARGO_BIN_EXE_abi_probe"), simulated).arg(what))

@@ -1,8 +1,7 @@
 //! The cudarc crate: Rust's way to CUDA.
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
-
-use crate::succeeds;
 
 #[test]
 fn cudarc() {

@@ -1,8 +1,9 @@
 //! Python packages from NVIDIA and the numba project.
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
 
-use crate::{succeeds, venv};
+use crate::venv;
 
 fn runs(script: &str, arguments: &[&str]) {
     runs_on("profile=a100-80g", script, arguments);

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
 
-use crate::{c_program, succeeds};
+use crate::c_program;
 
 /// Fat binaries with the same kernels, packed in each of the ways that NVIDIA's tools know.
 const FAT_BINARIES: [&str; 3] = ["none", "lz4", "zstd"];

@@ -8,6 +8,7 @@ mod rmm;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use millpond_tests::programs::{is_there, succeeds};
 use millpond_tests::{dist, simcuda};
 
 fn client(name: &str) -> PathBuf {
@@ -17,29 +18,6 @@ fn client(name: &str) -> PathBuf {
 /// Where a program goes.
 fn built(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// Runs a program, and fails with what it said if it does.
-fn succeeds(program: &mut Command) -> String {
-    let output = program.output().unwrap_or_else(|error| panic!("{program:?}: {error}"));
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{program:?}: {}\n{said}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    said.into_owned()
-}
-
-/// Whether a program is there, with a word on what is skipped.
-fn is_there(program: &str) -> bool {
-    let is_there =
-        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !is_there {
-        println!("skipped: there is no {program}; cargo xtask setup installs it");
-    }
-    is_there
 }
 
 /// Compiles a program of `tests/clients`; `None` without the compiler.

@@ -1,8 +1,9 @@
 //! docs/cpp.md: what it shows is compiled and run.
 
+use millpond_tests::programs::{is_there, succeeds};
 use millpond_tests::{dist, guide};
 
-use crate::{built, is_there, run, succeeds};
+use crate::{built, run};
 
 /// What the page's first block in a language says.
 pub(crate) fn block(language: &str) -> String {

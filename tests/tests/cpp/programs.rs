@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use millpond_tests::dist;
+use millpond_tests::programs::is_there;
 
-use crate::{built, client, compile, is_there, run};
+use crate::{built, client, compile, run};
 
 /// By both compilers, as the oldest C++ that will do and as a newer one.
 fn runs(source: &str) {

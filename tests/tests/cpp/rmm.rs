@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use millpond_tests::programs::{is_there, succeeds};
 use millpond_tests::{dist, simcuda};
 
-use crate::{built, client, is_there, succeeds};
+use crate::{built, client};
 
 /// A version of RMM, which brings its libcu++.
 struct Version {
