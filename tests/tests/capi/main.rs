@@ -89,9 +89,7 @@ fn fuzz(program: &mut Command, calls: u64, seed: u64) {
 #[test]
 fn sequences_of_right_and_wrong_calls() {
     let program = compile("gcc", "millpond_fuzz.c", "capi_fuzz", &[]);
-    let seed =
-        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis()) as u64;
-    for seed in [1, 2, seed % 1_000_000] {
+    for seed in 1..=3 {
         fuzz(&mut Command::new(&program), 100_000, seed);
     }
 }
