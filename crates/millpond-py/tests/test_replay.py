@@ -70,7 +70,15 @@ def test_what_makes_no_sense_is_named(snapshot):
         millpond.replay([1], "pool")
 
 
-def test_ctrl_c_ends_it(snapshot, tmp_path):
+@pytest.fixture
+def heeds_ctrl_c():
+    """A shell has what it starts in the background ignore Ctrl-C, and these tests with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_it(heeds_ctrl_c, snapshot, tmp_path):
     """The trace comes through a pipe, and Ctrl-C before it: no replay is begun, though there would be a thousand."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

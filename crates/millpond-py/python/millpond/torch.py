@@ -172,7 +172,8 @@ def _answer_for_torch() -> None:
             setattr(module, name, globals()[name])
 
     def memory_snapshot(*_arguments: Any, **_named: Any) -> list[dict[str, Any]]:
-        return snapshot()["segments"]
+        segments: list[dict[str, Any]] = snapshot()["segments"]
+        return segments
 
     _torch.cuda.memory_snapshot = _torch.cuda.memory.memory_snapshot = memory_snapshot
     _torch.cuda.memory._snapshot = lambda *_arguments, **_named: snapshot()
@@ -181,14 +182,12 @@ def _answer_for_torch() -> None:
 
 
 def _index(device: Device) -> int:
-    if device is None:
-        return _torch.cuda.current_device()
     if isinstance(device, int):
         return device
-    device = _torch.device(device)
-    if device.type != "cuda":
-        raise ValueError(f"{device} is no GPU: give a number, 'cuda:1', or nothing for the current one")
-    return _torch.cuda.current_device() if device.index is None else device.index
+    named: Any = _torch.device("cuda" if device is None else device)
+    if named.type != "cuda":
+        raise ValueError(f"{named} is no GPU: give a number, 'cuda:1', or nothing for the current one")
+    return int(_torch.cuda.current_device() if named.index is None else named.index)
 
 
 def _check_enabled() -> None:
@@ -221,7 +220,7 @@ def _usage(device: Device) -> _Usage:
 
 def memory_allocated(device: Device = None) -> int:
     """Bytes that tensors hold, as they were asked for: PyTorch's own allocator counts them rounded to 512."""
-    return _usage(device).live_bytes
+    return int(_usage(device).live_bytes)
 
 
 def max_memory_allocated(device: Device = None) -> int:
@@ -235,12 +234,12 @@ def max_memory_allocated(device: Device = None) -> int:
 
 def memory_reserved(device: Device = None) -> int:
     """Bytes taken from the device."""
-    return _usage(device).reserved_bytes
+    return int(_usage(device).reserved_bytes)
 
 
 def max_memory_reserved(device: Device = None) -> int:
     """The most that was taken from the device, since the beginning."""
-    return _usage(device).peak_reserved_bytes
+    return int(_usage(device).peak_reserved_bytes)
 
 
 def memory_stats(device: Device = None) -> dict[str, Any]:
