@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::programs::laid_out;
+use crate::simcuda::laid_out;
 
 /// Where somebody has laid it out already: `cargo xtask test` says so.
 const VARIABLE: &str = "MILLPOND_DIST";

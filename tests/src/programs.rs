@@ -1,9 +1,6 @@
 //! Programs that tests run.
 
-use std::path::PathBuf;
 use std::process::Command;
-
-use crate::simcuda::root;
 
 /// Runs a program, and returns what it said.
 ///
@@ -29,18 +26,4 @@ pub fn is_there(program: &str) -> bool {
         println!("skipped: there is no {program}; cargo xtask setup installs it");
     }
     is_there
-}
-
-/// What `cargo xtask TASK` lays out, from the sources as they are now: where `variable` says, if somebody has done it already.
-///
-/// # Panics
-/// If it cannot be built.
-pub(crate) fn laid_out(task: &str, variable: &str) -> PathBuf {
-    if let Some(built) = std::env::var_os(variable) {
-        return built.into();
-    }
-    let mut xtask = Command::new(env!("CARGO"));
-    let said = succeeds(xtask.args(["xtask", task]).current_dir(root()));
-    let directory = said.lines().find_map(|line| line.strip_prefix(&format!("{task}: ")));
-    directory.unwrap_or_else(|| panic!("cargo xtask {task} says {said}")).into()
 }
