@@ -2,8 +2,11 @@
 //! [`Driver`](millpond::Driver) tells.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use millpond::driver::{DevicePtr, DriverErrorKind, Graph, PhysicalHandle, PhysicalProperties};
+use millpond::driver::{
+    DevicePtr, DriverErrorKind, Graph, PhysicalHandle, PhysicalProperties, Stream,
+};
 
 use crate::address_space::RegionKind;
 use crate::gpu::SimGpu;
@@ -36,6 +39,14 @@ pub enum AllocationKind {
 }
 
 impl SimGpu {
+    /// When everything queued on a stream will have run. `None`: something of it has not begun, or there is no such stream.
+    pub fn idle_at(&self, stream: Stream) -> Option<Duration> {
+        let mut machine = self.machine.lock();
+        let index = machine.schedule.find(stream)?;
+        let last = machine.schedule.last_seq_of(index);
+        machine.schedule.ran_up_to(index, last).map(Duration::from_nanos)
+    }
+
     /// Handles and addresses of this device are those of this number. It changes when the device is reset.
     pub fn number(&self) -> u64 {
         // Relaxed: whoever resets a device while others use it has more to worry about.
@@ -110,5 +121,27 @@ impl SimGpu {
     pub fn physical(&self, handle: PhysicalHandle) -> Option<(PhysicalProperties, usize)> {
         let machine = self.machine.lock();
         Some((machine.vmm.properties(handle)?, machine.vmm.bytes(handle)? as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond::driver::{Driver, Kernel};
+
+    use super::*;
+    use crate::Profile;
+
+    #[test]
+    fn a_stream_says_when_it_will_be_idle_once_its_work_has_begun() {
+        let gpu = SimGpu::new(Profile::named("v100-16g").unwrap());
+        let kernel = Kernel::Work { touches: Vec::new(), duration: Duration::from_secs(1) };
+        gpu.launch(&kernel, Stream::LEGACY).unwrap();
+        let ends = gpu.idle_at(Stream::LEGACY).expect("it runs");
+        assert!((ends - gpu.now()).abs_diff(Duration::from_secs(1)) < Duration::from_millis(1));
+        gpu.launch(&kernel, Stream::LEGACY).unwrap();
+        assert_eq!(gpu.idle_at(Stream::LEGACY), None, "the second waits for the first");
+        gpu.advance(ends - gpu.now());
+        assert_eq!(gpu.idle_at(Stream::LEGACY), Some(ends + Duration::from_secs(1)));
+        assert_eq!(gpu.idle_at(Stream(77)), None);
     }
 }

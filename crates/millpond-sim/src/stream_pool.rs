@@ -3,6 +3,9 @@
 //! A block is taken and given back when the host calls, in the order of the calls; that its bytes are
 //! not used by two streams at once is a matter of points. A free range remembers the points of the
 //! frees that made it, and the reuse policies say which points may stand in the way of a taker.
+//!
+//! Free neighbours become one only if frees of one stream made them: else each stream would have to wait for the other to have its own
+//! memory again, which it may use at once. Whoever finds no single range large enough gets several that lie side by side.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -34,6 +37,14 @@ impl FreeRange {
             self.frees.retain(|old| !point.comes_after(old));
             self.frees.push(point);
         }
+    }
+
+    /// Whether nobody has to wait for more if the two become one. What was never used joins whatever is beside it.
+    fn is_like(&self, other: &FreeRange) -> bool {
+        let streams = |range: &FreeRange| -> BTreeSet<StreamIndex> {
+            range.frees.iter().map(|free| free.epoch.stream).collect()
+        };
+        self.frees.is_empty() || other.frees.is_empty() || streams(self) == streams(other)
     }
 }
 
@@ -229,13 +240,41 @@ impl StreamPool {
         }
     }
 
-    /// The smallest free range that fits and may be had in the way allowed.
+    /// The smallest free range that fits and may be had in the way allowed; if there is none, the first of several side by side.
     fn find(&self, bytes: u64, taker: &Taker<'_>, allowed: Reuse) -> Option<u64> {
-        let mut fitting = self.by_size.range((bytes, 0)..).map(|(_, start)| *start);
-        fitting.find(|start| {
-            let reuse = self.reuse(&self.free[start], taker);
+        let may_be_had = |range: &FreeRange| {
+            let reuse = self.reuse(range, taker);
             reuse == Reuse::Ready || reuse == allowed
-        })
+        };
+        let mut fitting = self.by_size.range((bytes, 0)..).map(|(_, start)| *start);
+        fitting
+            .find(|start| may_be_had(&self.free[start]))
+            .or_else(|| self.find_side_by_side(bytes, may_be_had))
+    }
+
+    fn find_side_by_side(
+        &self,
+        bytes: u64,
+        may_be_had: impl Fn(&FreeRange) -> bool,
+    ) -> Option<u64> {
+        if self.reserved_bytes - self.used_bytes < bytes {
+            return None;
+        }
+        // Where those begin that were met last, and where they end.
+        let (mut from, mut end) = (0, 0);
+        for (start, range) in &self.free {
+            if !may_be_had(range) {
+                continue;
+            }
+            if *start != end || self.chunks.contains_key(start) {
+                from = *start;
+            }
+            end = start + range.bytes;
+            if end - from >= bytes {
+                return Some(from);
+            }
+        }
+        None
     }
 
     fn insert_free(&mut self, start: u64, range: FreeRange) {
@@ -249,15 +288,21 @@ impl StreamPool {
         range
     }
 
-    /// Takes the front of a free range. What stood in the way must be waited for: an order that is
+    /// Takes the front of a free range, or of several side by side. What stood in the way must be waited for: an order that is
     /// there already makes the wait free.
     fn take(&mut self, start: u64, bytes: u64) -> Vec<Arc<Point>> {
-        let range = self.remove_free(start);
-        if range.bytes > bytes {
-            let rest = FreeRange { bytes: range.bytes - bytes, frees: range.frees.clone() };
-            self.insert_free(start + bytes, rest);
+        let mut taken = FreeRange { bytes: 0, frees: Vec::new() };
+        while taken.bytes < bytes {
+            let range = self.remove_free(start + taken.bytes);
+            let end = taken.bytes + range.bytes;
+            if end > bytes {
+                let rest = FreeRange { bytes: end - bytes, frees: range.frees.clone() };
+                self.insert_free(start + bytes, rest);
+            }
+            taken.bytes = end;
+            range.frees.into_iter().for_each(|point| taken.add_free(point));
         }
-        range.frees
+        taken.frees
     }
 
     fn give(&mut self, start: u64, bytes: u64, point: Option<Arc<Point>>) {
@@ -270,6 +315,7 @@ impl StreamPool {
         };
         if let Some((&before, left)) = self.free.range(..start).next_back()
             && before + left.bytes == start
+            && left.is_like(&range)
             && same_chunk(self, before, start)
         {
             let left = self.remove_free(before);
@@ -278,7 +324,9 @@ impl StreamPool {
             start = before;
         }
         let end = start + range.bytes;
-        if self.free.contains_key(&end) && same_chunk(self, start, end) {
+        if self.free.get(&end).is_some_and(|right| right.is_like(&range))
+            && same_chunk(self, start, end)
+        {
             let right = self.remove_free(end);
             range.bytes += right.bytes;
             right.frees.into_iter().for_each(|point| range.add_free(point));
@@ -334,11 +382,15 @@ impl StreamPool {
             if self.reserved_bytes <= keep_bytes {
                 break;
             }
-            let unused = self.free.get(&start).is_some_and(|range| {
-                range.bytes == bytes && range.frees.iter().all(|free| free.has_passed_by(now))
-            });
+            let ranges = || self.free.range(start..start + bytes);
+            let unused = ranges().map(|(_, range)| range.bytes).sum::<u64>() == bytes
+                && ranges()
+                    .all(|(_, range)| range.frees.iter().all(|free| free.has_passed_by(now)));
             if unused {
-                self.remove_free(start);
+                let starts: Vec<u64> = ranges().map(|(start, _)| *start).collect();
+                for start in starts {
+                    self.remove_free(start);
+                }
                 self.chunks.remove(&start);
                 self.reserved_bytes -= bytes;
                 let region =
