@@ -8,8 +8,10 @@ import gc
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+import tempfile
 import threading
 
 import torch
@@ -241,6 +243,7 @@ def graph_of_training():
 def out_of_memory():
     """Where the device ends PyTorch raises its own exception with our explanation, and goes on when there is room."""
     kept = []
+    torch.cuda.memory._record_memory_history()
     for backward in (False, True):
         try:
             while True:
@@ -259,6 +262,10 @@ def out_of_memory():
         kept.clear()
         grown = None
         gc.collect()
+    failed = [entry["size"] for entry in millpond.torch.snapshot()["device_traces"][0] if entry["action"] == "oom"]
+    assert failed and 128 * MIB in failed, failed
+    torch.cuda.memory._record_memory_history(False)
+    assert not any(millpond.torch.snapshot()["device_traces"])
     _, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction(0.5)
     try:
@@ -293,6 +300,7 @@ def two_devices():
         second = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
         assert torch.cuda.memory_allocated() == sent.nbytes + 3 * MIB
     assert torch.cuda.memory_allocated(0) == sent.nbytes
+    torch.cuda.memory._record_memory_history()
     moved = here.to("cuda:1")
     assert torch.equal(moved.cpu(), sent) and torch.equal(there.cpu(), sent)
     assert {segment["device"] for segment in torch.cuda.memory_snapshot()} == {0, 1}
@@ -303,6 +311,10 @@ def two_devices():
         doubled = moved + moved
     moved.record_stream(side)
     del moved, doubled, second, here, there
+    for number, trace in enumerate(millpond.torch.snapshot()["device_traces"]):
+        actions = {entry["action"] for entry in trace}
+        assert actions == ({"alloc", "free_requested", "free_completed"} if number else {"free_requested", "free_completed"}), actions
+    torch.cuda.memory._record_memory_history(None)
     for number in range(2):
         torch.cuda.synchronize(number)
         assert torch.cuda.memory_allocated(number) == 0
@@ -446,7 +458,21 @@ def exit_with_live_tensors():
     left.append(left[0] * 2)
 
 
-NOT_ENABLED = ("run_of_torch", "too_late")
+def page(path):
+    """The examples of docs/pytorch.md, in their order, as its reader would type them."""
+    with open(path, encoding="utf-8") as file:
+        examples = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+    assert len(examples) >= 3, "the page has its examples"
+    names = {}
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        for example in examples:
+            exec(compile(example, path, "exec"), names)
+        assert os.path.getsize("snapshot.pickle") > 0
+    assert names["model"].weight.grad is not None and torch.cuda.memory_allocated() > 0
+
+
+NOT_ENABLED = ("run_of_torch", "too_late", "page")
 
 if __name__ == "__main__":
     # Each argument is a function above, with an argument of its own after a colon if it takes one.

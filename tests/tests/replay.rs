@@ -140,6 +140,20 @@ fn threads_do_not_make_results_differ() {
     }
 }
 
+/// A pool whose background looks all the time would otherwise call the driver when the host's clock says so.
+#[test]
+fn the_same_program_makes_the_same_calls_each_time() {
+    let program = program(
+        &Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../crates/millpond/tests/data/gpt_tiny.pickle.gz"),
+    );
+    let calls = || run(&program, "pool:defrag_interval_ms=1,defrag_threshold=0.01").driver_calls;
+    let first = calls();
+    for _ in 0..20 {
+        assert_eq!(calls(), first);
+    }
+}
+
 #[test]
 fn more_threads_than_are_started_share() {
     let _alone = ALONE.lock();

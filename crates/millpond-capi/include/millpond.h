@@ -39,6 +39,8 @@ typedef enum millpond_status {
   MILLPOND_STATUS_CLOSED = 12,
   // A mistake of Millpond's own.
   MILLPOND_STATUS_INTERNAL = 13,
+  // The host has no memory left for what the call would have to note.
+  MILLPOND_STATUS_HOST_OUT_OF_MEMORY = 14,
 } millpond_status;
 
 // A device, and what allocates there. Only by its address.

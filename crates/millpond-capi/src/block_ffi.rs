@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use millpond::Resource;
 use millpond::driver::{DevicePtr, Stream};
+use millpond::pool::{ByHandle, Pool, Remembered};
 
 use crate::boundary_ffi::{answer, place};
+use crate::host_memory_ffi;
 use crate::pool_ffi::{direct, millpond_pool, opened, with_pool};
 use crate::status::millpond_status;
 
@@ -32,10 +33,35 @@ pub unsafe extern "C" fn millpond_alloc(
     stream: *mut c_void,
     out: *mut *mut c_void,
 ) -> c_int {
+    // The legacy stream's other handle, 1, is not found here: no cache is remembered by it.
+    // SAFETY: the caller's promise.
+    if let Some(out) = unsafe { out.as_mut() }
+        // SAFETY: as above.
+        && let Some(ptr) = unsafe { Pool::allocate_by_handle(pool, bytes, Stream(stream as u64)) }
+    {
+        *out = ptr.0 as *mut c_void;
+        return OK;
+    }
+    // SAFETY: as above.
+    unsafe { alloc_nearly(pool, bytes, stream, out) }
+}
+
+/// The thread's cache has no block of this size. A function of its own, for which the other path need not save registers.
+///
+/// # Safety
+/// As [`millpond_alloc`].
+#[inline(never)]
+unsafe extern "C" fn alloc_nearly(
+    pool: *mut millpond_pool,
+    bytes: usize,
+    stream: *mut c_void,
+    out: *mut *mut c_void,
+) -> c_int {
+    let stream_of = Stream(stream as u64);
     // SAFETY: the caller's promise, here and below.
-    if let (Some(pool), Some(out)) = unsafe { (direct(pool), out.as_mut()) }
-        // The legacy stream's other handle, 1, is not found here: no cache is remembered by it.
-        && let Some(ptr) = pool.allocate_cached(bytes, Stream(stream as u64))
+    if let Some(out) = unsafe { out.as_mut() }
+        // SAFETY: as above.
+        && let Some(ptr) = unsafe { Pool::allocate_nearly_by_handle(pool, bytes, stream_of) }
     {
         *out = ptr.0 as *mut c_void;
         return OK;
@@ -49,17 +75,18 @@ pub unsafe extern "C" fn millpond_alloc(
 /// # Safety
 /// As [`millpond_alloc`].
 #[inline(never)]
-unsafe fn alloc_uncached(
+unsafe extern "C" fn alloc_uncached(
     pool: *mut millpond_pool,
     bytes: usize,
     stream: *mut c_void,
     out: *mut *mut c_void,
 ) -> c_int {
     answer(|| {
+        host_memory_ffi::ensure()?;
         // SAFETY: the caller's promise.
         let (direct, out) = unsafe { (direct(pool), place(out, "out")?) };
         let ptr = match direct {
-            Some(pool) => pool.allocate(bytes, stream_of(stream))?,
+            Some(pool) => pool.allocate_uncached(bytes, stream_of(stream))?,
             // SAFETY: the caller's promise.
             None => unsafe { opened(pool) }?.1.allocate(bytes, stream_of(stream))?,
         };
@@ -81,6 +108,7 @@ pub unsafe extern "C" fn millpond_alloc_now(
     out: *mut *mut c_void,
 ) -> c_int {
     answer(|| {
+        host_memory_ffi::ensure()?;
         // SAFETY: the caller's promise.
         let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
         *out = open.allocate_now(bytes, stream_of(stream))?.0 as *mut c_void;
@@ -101,13 +129,54 @@ pub unsafe extern "C" fn millpond_free(
     stream: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    if let Some(pool) = unsafe { direct(pool) }
-        && pool.deallocate_cached(device_ptr(ptr), bytes, Stream(stream as u64))
-    {
+    let freed = unsafe {
+        Pool::deallocate_last_by_handle(pool, device_ptr(ptr), bytes, Stream(stream as u64))
+    };
+    match freed {
+        ByHandle::Freed => OK,
+        // SAFETY: the caller's promise, here and below.
+        ByHandle::Remembered(remembered) => unsafe { free_remembered(remembered, ptr, bytes) },
+        // SAFETY: as above.
+        ByHandle::Unknown => unsafe { free_uncached(pool, ptr, bytes, stream) },
+    }
+}
+
+/// Not the block that was allocated last. A function of its own, for which the other path need not save registers.
+///
+/// # Safety
+/// As [`millpond_free`], with what it has found.
+#[inline(never)]
+unsafe extern "C" fn free_remembered(
+    remembered: Remembered,
+    ptr: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, here and below.
+    if unsafe { remembered.deallocate(device_ptr(ptr), bytes) } {
         return OK;
     }
-    // SAFETY: the caller's promise.
-    unsafe { free_uncached(pool, ptr, bytes, stream) }
+    // SAFETY: as above.
+    unsafe { free_unguessed(remembered, ptr, bytes) }
+}
+
+/// Not a block as such blocks usually are. Where one thread allocates and another frees, all frees come by here.
+///
+/// # Safety
+/// As [`millpond_free`], with what it has found.
+#[inline(never)]
+unsafe extern "C" fn free_unguessed(
+    remembered: Remembered,
+    ptr: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the caller's promise, here and below.
+    if unsafe { remembered.deallocate_unguessed(device_ptr(ptr), bytes) } {
+        return OK;
+    }
+    // SAFETY: as above.
+    let (pool, stream) = unsafe { remembered.asked_for() };
+    // SAFETY: as above.
+    unsafe { free_uncached(pool, ptr, bytes, stream.0 as *mut c_void) }
 }
 
 /// The thread's cache does not own the block or has no room for it, or there is something around the pool, or something is wrong.
@@ -115,7 +184,7 @@ pub unsafe extern "C" fn millpond_free(
 /// # Safety
 /// As [`millpond_free`].
 #[inline(never)]
-unsafe fn free_uncached(
+unsafe extern "C" fn free_uncached(
     pool: *mut millpond_pool,
     ptr: *mut c_void,
     bytes: usize,
@@ -125,7 +194,7 @@ unsafe fn free_uncached(
     answer(|| {
         // SAFETY: the caller's promise, here and below.
         match unsafe { direct(pool) } {
-            Some(pool) => pool.deallocate(ptr, bytes, stream)?,
+            Some(pool) => pool.deallocate_uncached(ptr, bytes, stream)?,
             // SAFETY: as above.
             None => unsafe { opened(pool) }?.1.deallocate(ptr, bytes, stream)?,
         }

@@ -2,6 +2,7 @@
 //!
 //! - `status`, `last_error`: what a call answers, and why;
 //! - `boundary_ffi`: what every call does at the border: no panic crosses it, no bad pointer is followed that can be told;
+//! - `host_memory_ffi`: what happens when the host has no memory left;
 //! - `open`, `place`: what a pool's handle stands for, and how it is made from a text;
 //! - `torch_device`, `torch_private_pools`, `cxx_function_ffi`, `cxx_exception_ffi`: what is particular to PyTorch;
 //! - `pool_ffi` and the other `…_ffi`: the functions, by what they are about.
@@ -25,6 +26,8 @@ mod cxx_exception_ffi;
 mod cxx_function_ffi;
 #[allow(unsafe_code)]
 mod device_of_foreign_streams;
+#[allow(unsafe_code)]
+mod host_memory_ffi;
 #[allow(unsafe_code)]
 mod last_error_ffi;
 pub mod open;

@@ -8,6 +8,7 @@ use millpond::pool::Pool;
 use parking_lot::Mutex;
 
 use crate::boundary_ffi::{answer, place, text};
+use crate::host_memory_ffi;
 use crate::open::Open;
 use crate::place::Place;
 use crate::status::{Failure, millpond_status};
@@ -52,6 +53,7 @@ impl millpond_pool {
         let (state, parts) = (AtomicU32::new(state), UnsafeCell::new(parts));
         let handle = Box::leak(Box::new(millpond_pool { state, parts, is_instance }));
         HANDLES.lock().push(handle);
+        handle.know_pool(true);
         handle
     }
 
@@ -71,10 +73,22 @@ impl millpond_pool {
     }
 
     /// Calls go through what is around the pool from now on, or no longer.
-    pub(crate) fn set_stacked(&self, stacked: bool, open: &Open) {
+    pub(crate) fn set_stacked(&'static self, stacked: bool, open: &Open) {
         let direct = !stacked && open.bare_pool().is_some();
         // Relaxed: a call that is under way in another thread, or begins at this moment, is before or after.
         self.state.store(if direct { DIRECT } else { STACKED }, Ordering::Relaxed);
+        self.know_pool(direct);
+    }
+
+    /// Lets calls find the pool by the handle's address alone, or no longer. Nobody closes it at this moment.
+    fn know_pool(&'static self, known: bool) {
+        // SAFETY: only whoever closes the pool changes it.
+        match unsafe { &(*self.parts.get()).direct } {
+            // SAFETY: a handle stays for ever, and is one pool's.
+            Some(pool) if known => unsafe { pool.set_handle(self) },
+            Some(pool) => pool.forget_handle(),
+            None => {}
+        }
     }
 }
 
@@ -144,6 +158,7 @@ pub unsafe extern "C" fn millpond_pool_open(
     out: *mut *mut millpond_pool,
 ) -> c_int {
     answer(|| {
+        host_memory_ffi::ensure()?;
         // SAFETY: the caller's promise.
         let (text, out) =
             unsafe { (text(device_and_stack, "device_and_stack")?, place(out, "out")?) };
@@ -170,6 +185,7 @@ pub unsafe extern "C" fn millpond_pool_instance(out: *mut *mut millpond_pool) ->
         let handle = match *instance {
             Some((of, handle)) if of == process => handle,
             _ => {
+                host_memory_ffi::ensure()?;
                 let pool = Pool::instance(|| Place::read("")?.open_pool())?;
                 millpond_pool::leak(Open::of_pool(pool), true)
             }
@@ -199,6 +215,7 @@ pub unsafe extern "C" fn millpond_pool_close(pool: *mut millpond_pool) -> c_int 
         if handle.state.swap(CLOSED, Ordering::AcqRel) == CLOSED {
             return Ok(());
         }
+        handle.know_pool(false);
         // SAFETY: the caller promises that no other call is under way, and none that comes later gets here.
         drop(std::mem::take(unsafe { &mut *handle.parts.get() }));
         Ok(())

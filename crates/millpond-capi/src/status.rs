@@ -39,6 +39,8 @@ pub enum millpond_status {
     Closed = 12,
     /// A mistake of Millpond's own.
     Internal = 13,
+    /// The host has no memory left for what the call would have to note.
+    HostOutOfMemory = 14,
 }
 
 /// Why a call failed, and what to do.

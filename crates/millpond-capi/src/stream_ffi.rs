@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use millpond::driver::{Stream, StreamFlags};
 
 use crate::boundary_ffi::{answer, place};
+use crate::host_memory_ffi;
 use crate::pool_ffi::{millpond_pool, opened, with_pool};
 
 /// Makes a stream of the pool's device. It does not wait for the default stream.
@@ -19,6 +20,7 @@ pub unsafe extern "C" fn millpond_stream_create(
     answer(|| {
         // SAFETY: the caller's promise.
         let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
+        host_memory_ffi::ensure()?;
         let stream = open.resource().driver().create_stream(StreamFlags::NON_BLOCKING)?;
         *out = stream.0 as *mut c_void;
         Ok(())

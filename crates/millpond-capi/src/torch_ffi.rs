@@ -18,6 +18,7 @@ use millpond::pool::Region;
 use crate::boundary_ffi::{answer, failed, panicked, place, tell};
 use crate::cxx_exception_ffi::{Thrown, throw};
 use crate::cxx_function_ffi::{CxxFunction, StreamFilter};
+use crate::host_memory_ffi;
 use crate::last_error_ffi::millpond_last_error;
 use crate::pool_ffi::millpond_pool;
 use crate::status::{Failure, millpond_status};
@@ -114,6 +115,7 @@ unsafe fn allocate(size: isize, number: c_int, stream: *mut c_void) -> Option<De
     // Here and not below: it calls a function of PyTorch's, which may throw through it.
     let private = device.private_pools.find(stream);
     let allocate = |from: Option<Arc<Region>>| {
+        host_memory_ffi::ensure()?;
         let bytes = usize::try_from(size)
             .map_err(|_| Failure::invalid(format!("{size} bytes asked for: that is no size")))?;
         device.allocate(bytes, stream, from.as_ref()).map_err(Failure::from)

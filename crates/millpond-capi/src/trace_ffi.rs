@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::path::Path;
 
 use crate::boundary_ffi::{answer, text};
+use crate::host_memory_ffi;
 use crate::pool_ffi::{millpond_pool, opened};
 use crate::status::{Failure, millpond_status};
 
@@ -19,6 +20,7 @@ pub unsafe extern "C" fn millpond_trace_start(
     answer(|| {
         // SAFETY: the caller's promise.
         let ((handle, open), path) = unsafe { (opened(pool)?, text(path, "path")?) };
+        host_memory_ffi::ensure()?;
         open.start_trace(path)?;
         handle.set_stacked(true, open);
         Ok(())
@@ -48,6 +50,7 @@ pub unsafe extern "C" fn millpond_snapshot(pool: *mut millpond_pool, path: *cons
     answer(|| {
         // SAFETY: the caller's promise.
         let ((_, open), path) = unsafe { (opened(pool)?, text(path, "path")?) };
+        host_memory_ffi::ensure()?;
         let snapshot = open.pool()?.snapshot();
         let written = snapshot.save(Path::new(path));
         written.map_err(|error| Failure::new(millpond_status::Io, format!("{path}: {error}")))

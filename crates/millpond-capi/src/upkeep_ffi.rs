@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use millpond::Resource;
 
 use crate::boundary_ffi::tell;
+use crate::host_memory_ffi;
 use crate::pool_ffi::{millpond_pool, with_pool};
 
 /// Sets `count` blocks for requests of `bytes` aside, for any stream: all of them, or none.
@@ -17,8 +18,12 @@ pub unsafe extern "C" fn millpond_preallocate(
     bytes: usize,
     count: usize,
 ) -> c_int {
+    let preallocate = |open: &crate::open::Open| {
+        host_memory_ffi::ensure()?;
+        Ok(open.pool()?.preallocate(bytes, count)?)
+    };
     // SAFETY: the caller's promise.
-    unsafe { with_pool(pool, |open| Ok(open.pool()?.preallocate(bytes, count)?)) }
+    unsafe { with_pool(pool, preallocate) }
 }
 
 /// Gives everything back that nobody holds. `released_bytes` may be null.

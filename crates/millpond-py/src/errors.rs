@@ -2,6 +2,7 @@
 
 use millpond::TraceError;
 use millpond_capi::status::{Failure, millpond_status};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::{PyErr, import_exception};
 
 import_exception!(millpond.errors, BadFree);
@@ -21,6 +22,7 @@ pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
     match status {
         millpond_status::InvalidArgument => InvalidArgument::new_err(reason),
         millpond_status::OutOfMemory => OutOfMemory::new_err(reason),
+        millpond_status::HostOutOfMemory => PyMemoryError::new_err(reason),
         millpond_status::Foreign
         | millpond_status::Interior
         | millpond_status::AlreadyFree

@@ -43,10 +43,6 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         self.chunks.get_mut(index / LEN)?.get_mut(index % LEN)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten()
-    }
-
     pub(crate) fn held_bytes(&self) -> u64 {
         let chunk_bytes = LEN * size_of::<T>() + size_of::<Vec<T>>();
         (self.chunks.len() * chunk_bytes) as u64
@@ -65,7 +61,6 @@ mod tests {
         (0..count).for_each(|i| chunks.push(i));
         assert_eq!((chunks.len(), chunks.next_number()), (count, Some(count as u32)));
         assert!((0..count).all(|i| chunks.get(i) == Some(&i) && chunks.get_mut(i).is_some()));
-        assert!(chunks.iter().copied().eq(0..count));
         assert!(chunks.get(count).is_none() && chunks.get_mut(usize::MAX).is_none());
     }
 }

@@ -15,6 +15,7 @@
 //! Blocks are described on the host, by `headers` that `page_map` finds by address; that is how a bad free is told from a
 //! right one at full speed.
 
+#[allow(unsafe_code)]
 mod attached;
 mod back;
 mod background;
@@ -31,12 +32,22 @@ mod inbox;
 mod inner;
 mod membarrier;
 mod middle;
+mod nodes;
 mod numbers;
 #[allow(unsafe_code)]
 mod page_map;
+mod page_words;
 mod pages;
+#[allow(unsafe_code)]
+mod pointer_stack;
+#[allow(unsafe_code)]
+mod pointer_stacks;
 mod points;
+#[allow(unsafe_code)]
+mod raw_handle;
 mod region;
+#[allow(unsafe_code)]
+mod remembered_pointers;
 mod scope;
 mod shelf;
 mod size_class;
@@ -56,6 +67,7 @@ use parking_lot::Mutex;
 use self::background::Watch;
 pub use self::config::{ConfigError, PoolConfig};
 use self::inner::{BelongsTo, Inner, InnerOptions};
+pub use self::raw_handle::{ByHandle, Remembered};
 pub use self::region::{Region, RegionOptions};
 pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
@@ -171,18 +183,28 @@ impl Pool {
         self.inner.reset_stats();
     }
 
-    /// A block that the calling thread's own cache has, or nothing. The first thing that [`allocate`](Resource::allocate) tries, for those who
-    /// have something to do before the rest, or around it. Never panics.
+    /// What is left of [`allocate`](Resource::allocate) for those who have tried [`allocate_by_handle`](Self::allocate_by_handle).
+    ///
+    /// # Errors
+    /// As [`Resource::allocate`].
     #[inline]
-    pub fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
-        self.inner.allocate_cached(bytes, stream)
+    pub fn allocate_uncached(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        self.inner.allocate_slow(bytes, stream)
     }
 
-    /// Takes a block back that the calling thread's own cache owns and has room for; says whether that was so. The first thing that
-    /// [`deallocate`](Resource::deallocate) tries; if not, nothing has changed. Never panics.
+    /// What is left of [`deallocate`](Resource::deallocate) for those who have tried
+    /// [`deallocate_last_by_handle`](Self::deallocate_last_by_handle) and what that has remembered.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`].
     #[inline]
-    pub fn deallocate_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
-        self.inner.deallocate_cached(ptr, bytes, stream)
+    pub fn deallocate_uncached(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        self.inner.deallocate_missed(ptr, Some(bytes), stream)
     }
 
     /// Takes a block back whose size the caller does not know.

@@ -35,6 +35,7 @@ mod bench;
 mod compiler;
 mod crew;
 mod error;
+mod failed_request;
 mod fit;
 mod ground;
 mod memory_map;
@@ -52,6 +53,7 @@ mod transcript;
 
 pub use bench::{Bench, Left, Replayed, TICK};
 pub use error::ReplayError;
+pub use failed_request::FailedRequest;
 pub use ground::{Ground, Stage};
 pub use memory_map::{MemoryMap, Placement};
 pub use outcome::{Outcome, Stopped};

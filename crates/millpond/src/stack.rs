@@ -113,6 +113,20 @@ impl Stack {
         Ok(self)
     }
 
+    /// With nothing in it that works by the clock, unless it says so itself: what it does then follows from what is asked of it.
+    ///
+    /// ```
+    /// use millpond::Stack;
+    ///
+    /// let stack = "limit:1GiB/pool:slack=0".parse::<Stack>()?.without_background();
+    /// assert_eq!(stack.to_string(), "limit:bytes=1GiB/pool:slack=0");
+    /// # Ok::<(), millpond::stack::StackError>(())
+    /// ```
+    pub fn without_background(mut self) -> Stack {
+        self.resource.options.set_default("enable_defrag", "false");
+        self
+    }
+
     /// Whether there is nothing around its resource.
     pub fn is_bare(&self) -> bool {
         self.adaptors.is_empty()

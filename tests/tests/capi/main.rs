@@ -56,6 +56,12 @@ fn linked_to_the_static_library() {
     assert!(run(&program, &[]).ends_with("all is well\n"));
 }
 
+#[test]
+fn a_host_without_memory_is_an_answer_and_no_end() {
+    let program = compile("gcc", "millpond_host_memory.c", "capi_host_memory", &[]);
+    assert!(run(&program, &[]).ends_with("all is well\n"));
+}
+
 /// What valgrind is to look at, and fail for.
 const MEMCHECK: [&str; 7] = [
     "valgrind",

@@ -1,6 +1,7 @@
 //! How builds find the headers and the library: as the page on C++ says.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use millpond_tests::dist;
@@ -34,16 +35,33 @@ fn by_pkg_config() {
     run(&project.join("main"));
 }
 
-#[test]
-fn by_cmake() {
-    if !is_there("cmake") || !is_there("g++") {
-        return;
-    }
-    let project = project("cpp_cmake");
+/// Builds a project with CMake and runs it.
+fn cmake(project: &Path) {
     let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
+    configure.arg("-S").arg(project).arg("-B").arg(project.join("build"));
     let prefix = format!("-DCMAKE_PREFIX_PATH={}", dist::directory().display());
     succeeds(configure.arg(prefix).arg("-DCMAKE_CXX_COMPILER=g++"));
     succeeds(Command::new("cmake").arg("--build").arg(project.join("build")));
     run(&project.join("build/main"));
+}
+
+#[test]
+fn by_cmake() {
+    if is_there("cmake") && is_there("g++") {
+        cmake(&project("cpp_cmake"));
+    }
+}
+
+#[test]
+fn by_cmake_with_the_static_library() {
+    if !is_there("cmake") || !is_there("g++") {
+        return;
+    }
+    let project = project("cpp_cmake_static");
+    let lists = block("cmake").replace("Millpond::millpond", "Millpond::millpond_static");
+    assert!(lists.contains("millpond_static"));
+    fs::write(project.join("CMakeLists.txt"), lists).unwrap();
+    cmake(&project);
+    let needs = succeeds(Command::new("ldd").arg(project.join("build/main")));
+    assert!(!needs.contains("libmillpond"), "{needs}");
 }

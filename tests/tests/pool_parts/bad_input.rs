@@ -137,3 +137,42 @@ fn blocks_are_aligned_as_configured() {
     }
     assert_no_findings(&gpu);
 }
+
+/// The block that was handed out last has a path of its own, which believes what was noted of it: also of one that was freed since, whose
+/// shelf has had others, or of which nothing is noted any more.
+#[test]
+fn the_block_that_was_handed_out_last_is_looked_at_like_any_other() {
+    let gpu = gpu(2);
+    let (stream, pool) = (stream(&gpu), pool(&gpu, alone()));
+    for bytes in [1, 300, 4096, 40_000, MIB, 3 * MIB] {
+        let wrong_sizes = [0, bytes - 1, bytes + 1, bytes + 256, usize::MAX];
+        let assert_wrong = |block| {
+            for given in wrong_sizes {
+                let freed = pool.deallocate(block, given, stream);
+                assert!(matches!(freed, Err(FreeError::WrongSize { .. })), "{given}: {freed:?}");
+            }
+        };
+        let take = || pool.allocate(bytes, stream).unwrap();
+        let free = |block| pool.deallocate(block, bytes, stream);
+        // Two that caches keep, so that what follows are hits.
+        let (first, second) = (take(), take());
+        free(first).unwrap();
+        free(second).unwrap();
+        let (other, last) = (take(), take());
+        assert_wrong(last);
+        free(other).unwrap();
+        assert_wrong(last);
+        free(last).unwrap();
+        let again = free(last);
+        assert!(matches!(again, Err(FreeError::AlreadyFree { .. })), "{again:?}");
+        let last = take();
+        // Everything that caches keep is taken away, and with it what is noted.
+        pool.trim();
+        assert_wrong(last);
+        free(last).unwrap();
+        let again = free(last);
+        assert!(matches!(again, Err(FreeError::AlreadyFree { .. })), "{again:?}");
+        pool.assert_valid();
+    }
+    assert_eq!((pool.usage().live_bytes, pool.usage().live_blocks), (0, 0));
+}

@@ -323,33 +323,40 @@ class _History:
 
 def _entries(row: dict[str, str]) -> list[dict[str, Any]]:
     """A line of RMM's log as PyTorch would have recorded it: a free is requested, and completed at once."""
-    actions = {"allocate": ["alloc"], "free": ["free_requested", "free_completed"]}.get(row["Action"], [])
+    actions = {"allocate": ["alloc"], "free": ["free_requested", "free_completed"], "allocate failure": ["oom"]}
     hours, minutes, seconds = row["Time"].split(":")
+    # A pool that says that memory is out has taken what the device had.
+    where = {"device_free": 0} if row["Action"] == "allocate failure" else {"addr": int(row["Pointer"], 16)}
     what = {
-        "addr": int(row["Pointer"], 16) if actions else 0,
+        **where,
         "size": int(row["Size"]),
         "stream": int(row["Stream"], 16),
         "time_us": round((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * 1e6),
         "frames": [],
     }
-    return [{"action": action, **what} for action in actions]
+    return [{"action": action, **what} for action in actions[row["Action"]]]
 
 
 _histories: dict[int, _History] = {}
 
 
 def record_memory_history(enabled: Optional[str] = "all", *_arguments: Any, device: Device = None, **_named: Any) -> None:
-    """Records allocations and frees of a device from now on, for ``snapshot()``; ``None`` ends it.
+    """Records allocations, frees and what failed from now on, for ``snapshot()``; ``None`` ends it. Of one device, or if none is named of
+    those that are in use and the current one.
 
     Other arguments of PyTorch's function are taken and have no effect: stacks are not recorded. What a graph allocates while it is
     captured is not recorded either.
     """
-    number = _index(device)
-    history = _histories.pop(number, None)
-    if history is not None:
-        history.stop()
-    if enabled is not None:
-        _histories[number] = _History(number)
+    has_pool = _millpond_library().millpond_torch_has_pool
+    named = [_index(device)]
+    if device is None:
+        named += [number for number in range(_torch.cuda.device_count()) if has_pool(number) or number in _histories]
+    for number in sorted(set(named)):
+        history = _histories.pop(number, None)
+        if history is not None:
+            history.stop()
+        if enabled:
+            _histories[number] = _History(number)
 
 
 def snapshot() -> dict[str, Any]:

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use super::counters::Counters;
 use super::inner::{Inner, Keep};
 use super::points::StreamSlot;
-use super::thread_cache::{HoldsCaches, ThreadCache, forget_last, set_last};
+use super::remembered_pointers::{forget, remember};
+use super::thread_cache::ThreadCache;
 use crate::driver::Stream;
 
 /// The caches of one thread in one pool.
@@ -20,6 +21,10 @@ struct OfPool {
 }
 
 impl OfPool {
+    fn is_gone(&self) -> bool {
+        self.inner.strong_count() == 0
+    }
+
     /// Streams come and go: what was kept for those that are forgotten goes back, and their caches serve others.
     fn detach_forgotten(&mut self, inner: &Inner) {
         let streams: Vec<StreamSlot> = self.caches.iter().map(|(of, _)| *of).collect();
@@ -27,7 +32,7 @@ impl OfPool {
         if !are_forgotten.contains(&true) {
             return;
         }
-        forget_last();
+        forget();
         let mut are_forgotten = are_forgotten.into_iter();
         let is_forgotten = |_: &mut (StreamSlot, _)| are_forgotten.next() == Some(true);
         for (_, cache) in self.caches.extract_if(.., is_forgotten) {
@@ -57,7 +62,10 @@ pub(super) fn attach(
     remembered_in: Option<u64>,
 ) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
     let find = |attached: &mut Attached| {
-        attached.0.retain(|of_pool| of_pool.inner.strong_count() > 0);
+        if attached.0.iter().any(OfPool::is_gone) {
+            forget();
+            attached.0.retain(|of_pool| !of_pool.is_gone());
+        }
         let known = attached.0.iter().position(|of_pool| of_pool.pool == inner.id);
         let index = known.unwrap_or_else(|| {
             let counters = inner.add_counters();
@@ -72,7 +80,7 @@ pub(super) fn attach(
                 of_pool.detach_forgotten(inner);
                 if of_pool.caches.len() >= MOST_STREAMS {
                     // The one that was new longest ago has most likely gone, too.
-                    forget_last();
+                    forget();
                     inner.detach_cache(of_pool.caches.remove(0).1, Keep::Yes);
                 }
                 let cache = inner.add_cache(slot)?;
@@ -88,14 +96,17 @@ pub(super) fn attach(
         // Before the settings are looked at: if they change meanwhile, so does the number, and this is not remembered.
         let number = inner.number();
         let counters = inner.settings.counts().then_some(&counters);
-        set_last(&**inner, number, stream, epoch, &cache, counters);
+        if inner.hold(number, &cache, counters, epoch) {
+            // SAFETY: it is among what this thread has attached, and whatever takes it from there forgets what is remembered before.
+            unsafe { remember(inner, number, stream, &cache) };
+        }
     }
     Some((cache, counters))
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        forget_last();
+        forget();
         for of_pool in self.0.drain(..) {
             if let Some(inner) = of_pool.inner.upgrade() {
                 let caches = of_pool.caches.into_iter().map(|(_, cache)| cache);

@@ -6,9 +6,9 @@
 //!   memory         A      B      C      –      –      D      E             D is spare: nothing live touches it
 //! ```
 //!
-//! A block is placed by best fit in addresses. Pages under it that have no memory get some: while the pool is
-//! within its slack, new memory from the driver; beyond that, a spare page's. That page *moves without waiting*:
-//! its handle is mapped at the new address too, and the old mapping goes once the work that used it is done. Until
+//! A block is placed by best fit in addresses. Pages under it that have no memory get some: new memory from the driver,
+//! while the pool is within its slack and that is worth spending (`growth`); else a spare page's. That page *moves without
+//! waiting*: its handle is mapped at the new address too, and the old mapping goes once the work that used it is done. Until
 //! then the old addresses are not handed out ("leaving").
 //!
 //! Where the driver has no virtual memory management, addresses are the driver's own, and nothing moves (`chunks`).
@@ -17,12 +17,14 @@
 //! does, so that there is one at a time. Lock order: `mapping`, then `state`.
 
 mod chunks;
+mod growth;
 mod mapping;
 mod state;
 
 use parking_lot::{Mutex, MutexGuard};
 
 use self::chunks::Chunks;
+use self::growth::Growth;
 use super::fork::Process;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
@@ -86,6 +88,8 @@ pub(super) struct BackCounts {
     pub(super) pages_created: u64,
     pub(super) pages_released: u64,
     pub(super) cross_stream_waits: u64,
+    /// Blocks for streams that had nothing to wait for.
+    pub(super) taken_at_once: u64,
 }
 
 /// `used_bytes = Σ blocks and slabs ≤ reserved_bytes = (mapped pages + loose) × page + Σ chunks`, but while a mapping is under
@@ -103,16 +107,13 @@ pub(super) struct State {
     /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
     withheld: Vec<NodeId>,
     used_bytes: u64,
-    /// What users held of that when somebody last looked: before new memory is thought of.
-    live_bytes: u64,
-    peak_live_bytes: u64,
     reserved_bytes: u64,
     peak_reserved_bytes: u64,
     /// What trimming leaves.
     keep_bytes: u64,
     /// The least that the driver is asked for, where that is much.
     grows_by_bytes: u64,
-    slack: f64,
+    growth: Growth,
     pub(super) counts: BackCounts,
     /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
     unused_headers: Vec<HeaderId>,
@@ -199,13 +200,11 @@ impl Back {
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,
-                live_bytes: 0,
-                peak_live_bytes: 0,
                 reserved_bytes: 0,
                 peak_reserved_bytes: 0,
                 keep_bytes: 0,
                 grows_by_bytes: if pages { 0 } else { chunks::CHUNK_BYTES },
-                slack: options.slack,
+                growth: Growth::new(options.slack),
                 counts: BackCounts::default(),
                 unused_headers: Vec::new(),
             }),
@@ -274,6 +273,26 @@ impl Back {
         Ok(node.map(|node| state.placed(node)))
     }
 
+    /// Frees blocks of their own at a point of a stream, and takes one for it, among what has memory already and what the stream comes
+    /// after anyway.
+    #[inline]
+    pub(super) fn free_and_allocate(
+        &self,
+        blocks: impl ExactSizeIterator<Item = (NodeId, HeaderId)>,
+        bytes: u64,
+        align: u64,
+        stream: StreamSlot,
+        counts: bool,
+    ) -> Option<(NodeId, u64, Option<HeaderId>)> {
+        let mut state = self.state.lock();
+        if blocks.len() > 0 {
+            state.free(blocks, stream, &self.driver);
+        }
+        let (node, start) = state.take_at_once(bytes, align, stream)?;
+        state.counts.taken_at_once += u64::from(counts);
+        Some((node, start, state.unused_headers.pop()))
+    }
+
     /// A range for a stream, for which pages are moved or taken from the driver.
     #[cold]
     pub(super) fn allocate_mapping(&self, wanted: Wanted) -> DriverResult<Placed> {
@@ -291,18 +310,7 @@ impl Back {
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
         stream: StreamSlot,
     ) {
-        let mut state = self.state.lock();
-        let point = state.streams.point(stream);
-        if state.streams.are_several() {
-            // An event that cannot be recorded now is recorded when somebody has to wait for it. Tried first: it shows whether
-            // the stream is captured, and what has to wait for a capture must not merge with the rest.
-            let _ = state.streams.record(stream, &self.driver);
-        }
-        for (node, header) in blocks {
-            state.heap.node_mut(node).points.add(point);
-            state.give_back(node);
-            state.unused_headers.push(header);
-        }
+        self.state.lock().free(blocks, stream, &self.driver);
     }
 
     /// Frees a range that several streams have used.
@@ -447,11 +455,11 @@ impl Back {
     }
 
     pub(super) fn slack(&self) -> f64 {
-        self.state.lock().slack
+        self.state.lock().growth.slack()
     }
 
     pub(super) fn set_slack(&self, slack: f64) {
-        self.state.lock().slack = slack;
+        self.state.lock().growth.set_slack(slack);
     }
 
     /// Trimming leaves this much.
@@ -462,8 +470,8 @@ impl Back {
     /// Users hold so much of what is used. `None`: nobody counts, and all of it may be theirs.
     pub(super) fn set_live_bytes(&self, bytes: Option<u64>) {
         let mut state = self.state.lock();
-        state.live_bytes = bytes.unwrap_or(state.used_bytes);
-        state.peak_live_bytes = state.peak_live_bytes.max(state.live_bytes);
+        let bytes = bytes.unwrap_or(state.used_bytes);
+        state.growth.set_live_bytes(bytes);
     }
 
     /// Whether new memory for `bytes` would keep the pool within its slack.

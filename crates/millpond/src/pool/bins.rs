@@ -8,7 +8,7 @@
 //!   bin:             one each   │ 32 bins     │ 32 bins       │
 //! ```
 
-use super::heap::NodeId;
+use super::heap::{Link, NodeId};
 
 /// Sizes are counted in steps of this.
 pub(super) const STEP_BYTES: u64 = 512;
@@ -17,18 +17,20 @@ const SUB_BITS: u32 = 5;
 const SUBS: u32 = 1 << SUB_BITS;
 /// Enough for 2⁵⁴ bytes.
 const GROUPS: usize = 42;
+/// As many as there are bins, and so many that no number of a bin need be looked at.
+const HEADS: usize = (GROUPS * SUBS as usize).next_power_of_two();
 
 /// Which bins hold something, and the first node of each.
 #[derive(Debug)]
 pub(super) struct Bins {
     groups: u64,
     subs: [u32; GROUPS],
-    heads: Vec<Option<NodeId>>,
+    heads: Box<[Link; HEADS]>,
 }
 
 /// The number of a bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bin(u32);
+pub(super) struct Bin(u16);
 
 impl Bin {
     /// The bin of a size: the last one whose least size does not exceed it.
@@ -36,12 +38,16 @@ impl Bin {
     pub(super) const fn of(bytes: u64) -> Bin {
         let steps = bytes / STEP_BYTES;
         if steps < SUBS as u64 {
-            return Bin(steps as u32);
+            return Bin(steps as u16);
         }
         let exponent = 63 - steps.leading_zeros();
         let group = exponent - SUB_BITS + 1;
         let sub = (steps >> (exponent - SUB_BITS)) as u32 & (SUBS - 1);
-        Bin(group * SUBS + sub)
+        Bin::at(group, sub)
+    }
+
+    const fn at(group: u32, sub: u32) -> Bin {
+        Bin((group * SUBS + sub) as u16)
     }
 
     /// Its number: the smallest size's is 0.
@@ -50,51 +56,59 @@ impl Bin {
         self.0 as usize
     }
 
+    #[inline]
     fn group(self) -> usize {
-        (self.0 / SUBS) as usize
+        self.index() / SUBS as usize
     }
 
+    #[inline]
     fn sub(self) -> u32 {
-        self.0 % SUBS
+        u32::from(self.0) % SUBS
     }
 }
 
 impl Bins {
     pub(super) fn new() -> Bins {
-        Bins { groups: 0, subs: [0; GROUPS], heads: vec![None; GROUPS * SUBS as usize] }
+        Bins { groups: 0, subs: [0; GROUPS], heads: Box::new([Link::NONE; HEADS]) }
     }
 
-    pub(super) fn head(&self, bin: Bin) -> Option<NodeId> {
-        self.heads[bin.0 as usize]
+    #[inline]
+    pub(super) fn head(&self, bin: Bin) -> Link {
+        self.heads[bin.index() % HEADS]
     }
 
-    pub(super) fn set_head(&mut self, bin: Bin, head: Option<NodeId>) {
-        self.heads[bin.0 as usize] = head;
-        let (group, bit) = (bin.group(), 1 << bin.sub());
-        if head.is_some() {
-            self.subs[group] |= bit;
-            self.groups |= 1 << group;
-        } else {
-            self.subs[group] &= !bit;
-            if self.subs[group] == 0 {
-                self.groups &= !(1 << group);
-            }
-        }
+    /// Puts a node first; returns what was.
+    #[inline]
+    pub(super) fn put(&mut self, bin: Bin, id: NodeId) -> Link {
+        let group = bin.group();
+        self.subs[group] |= 1 << bin.sub();
+        self.groups |= 1 << group;
+        std::mem::replace(&mut self.heads[bin.index() % HEADS], Link::to(id))
+    }
+
+    /// A node has gone, and this is the first now, if there is one. Without branches: whether there is is as good as random.
+    #[inline]
+    pub(super) fn set_head(&mut self, bin: Bin, head: Link) {
+        self.heads[bin.index() % HEADS] = head;
+        let group = bin.group();
+        self.subs[group] &= !(u32::from(head == Link::NONE) << bin.sub());
+        self.groups &= !(u64::from(self.subs[group] == 0) << group);
     }
 
     /// The first bin after `bin` that holds something. All its ranges are larger than any in `bin`.
+    #[inline]
     pub(super) fn next_after(&self, bin: Bin) -> Option<Bin> {
         let (group, sub) = (bin.group(), bin.sub());
         let rest = self.subs[group] & !(((1_u64 << (sub + 1)) - 1) as u32);
         if rest != 0 {
-            return Some(Bin(group as u32 * SUBS + rest.trailing_zeros()));
+            return Some(Bin::at(group as u32, rest.trailing_zeros()));
         }
         let above = self.groups & !((1_u64 << (group + 1)) - 1);
         if above == 0 {
             return None;
         }
         let group = above.trailing_zeros();
-        Some(Bin(group * SUBS + self.subs[group as usize].trailing_zeros()))
+        Some(Bin::at(group, self.subs[group as usize].trailing_zeros()))
     }
 
     /// The last bin before `bin` that holds something.
@@ -102,14 +116,14 @@ impl Bins {
         let (group, sub) = (bin.group(), bin.sub());
         let rest = self.subs[group] & ((1 << sub) - 1);
         if rest != 0 {
-            return Some(Bin(group as u32 * SUBS + 31 - rest.leading_zeros()));
+            return Some(Bin::at(group as u32, 31 - rest.leading_zeros()));
         }
         let below = self.groups & ((1 << group) - 1);
         if below == 0 {
             return None;
         }
         let group = 63 - below.leading_zeros();
-        Some(Bin(group * SUBS + 31 - self.subs[group as usize].leading_zeros()))
+        Some(Bin::at(group, 31 - self.subs[group as usize].leading_zeros()))
     }
 
     /// The last bin that holds something.
@@ -118,7 +132,7 @@ impl Bins {
             return None;
         }
         let group = 63 - self.groups.leading_zeros();
-        Some(Bin(group * SUBS + 31 - self.subs[group as usize].leading_zeros()))
+        Some(Bin::at(group, 31 - self.subs[group as usize].leading_zeros()))
     }
 }
 
@@ -146,14 +160,14 @@ mod tests {
     #[test]
     fn the_next_bin_is_found_over_gaps() {
         let mut bins = Bins::new();
-        let node = Some(NodeId(1));
+        let node = NodeId(1);
         for bytes in [512, 40 * 512, 1 << 20, 1 << 40] {
-            bins.set_head(Bin::of(bytes), node);
+            bins.put(Bin::of(bytes), node);
         }
         assert_eq!(bins.next_after(Bin::of(512)), Some(Bin::of(40 * 512)));
         assert_eq!(bins.next_after(Bin::of(41 * 512)), Some(Bin::of(1 << 20)));
         assert_eq!(bins.last(), Some(Bin::of(1 << 40)));
-        bins.set_head(Bin::of(1 << 40), None);
+        bins.set_head(Bin::of(1 << 40), Link::NONE);
         assert_eq!(bins.next_after(Bin::of(1 << 20)), None);
     }
 }

@@ -42,6 +42,10 @@ pub struct PoolConfig {
     /// Blocks that go from a slab or the global cache to a thread cache at a time.
     pub batch_alloc_count: usize,
     /// How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
+    ///
+    /// It is spent as long as it spares all moves: once pages had to move although enough was reserved, the program does not
+    /// settle within it, and they go on moving instead. And once twice as much has been freed as is reserved, a request for
+    /// which what is spare is too little takes that first, and only the rest anew.
     pub slack: f64,
     /// Blocks larger than this are the driver's own allocations, as if there were no pool: not in regions and captures, and
     /// only with the default alignment. `None`: all blocks are the pool's.

@@ -82,9 +82,9 @@ impl Counting<'_> {
     }
 
     #[inline]
-    pub(super) fn freed(self, bytes: usize) {
+    pub(super) fn missed(self) {
         if let Some(counters) = self.0 {
-            counters.freed(bytes);
+            counters.missed();
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::thread_cache::forget_last;
+use super::remembered_pointers::forget;
 
 /// How many forks lie between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -42,5 +42,5 @@ impl Process {
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    forget_last();
+    forget();
 }

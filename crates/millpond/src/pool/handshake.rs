@@ -3,17 +3,27 @@
 //!
 //! ```text
 //!   owner                               reclaimer (one at a time, under the pool's lock)
-//!   busy = true        (plain store)    frozen = true
+//!   busy = true        (plain store)    gate = FROZEN
 //!   ── light barrier ──                 heavy barrier: every thread passes a full fence
-//!   frozen?  yes: busy = false, leave   wait until busy = false; it is ours
+//!   gate?  frozen: busy = false, leave  wait until busy = false; it is ours
 //!   use it                              use it
-//!   busy = false       (release)        frozen = false        (release)
+//!   busy = false       (release)        gate = what it was    (release)
 //! ```
 //!
-//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at `frozen` comes after
+//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after
 //! it and sees it.
+//!
+//! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. The gate has
+//! the number that this is known by, so that one look answers both.
 
-use super::sync::{AtomicBool, Ordering, UnsafeCell, heavy_barrier, light_barrier, spin_loop};
+use super::sync::{
+    AtomicBool, AtomicU64, Ordering, UnsafeCell, heavy_barrier, light_barrier, spin_loop,
+};
+
+/// A reclaimer has it.
+const FROZEN: u64 = u64::MAX;
+/// Nobody remembers anything.
+const UNKNOWN: u64 = u64::MAX - 1;
 
 /// A value with an owner, and others who may freeze it.
 #[derive(Debug)]
@@ -21,19 +31,19 @@ use super::sync::{AtomicBool, Ordering, UnsafeCell, heavy_barrier, light_barrier
 pub(super) struct Handshake<T> {
     /// First, where its owner's code finds it with shorter instructions.
     value: UnsafeCell<T>,
+    gate: AtomicU64,
     busy: AtomicBool,
-    frozen: AtomicBool,
 }
 
-// SAFETY: `value` is touched only by the owner's thread while `busy` is set and `frozen` was not, or by a reclaimer
-// that has set `frozen`, passed the barrier and seen `busy` clear; see the module's text.
+// SAFETY: `value` is touched only by the owner's thread while `busy` is set and the gate was not frozen, or by a reclaimer
+// that has frozen it, passed the barrier and seen `busy` clear; see the module's text.
 unsafe impl<T: Send> Sync for Handshake<T> {}
 
 impl<T> Handshake<T> {
     pub(super) fn new(value: T) -> Handshake<T> {
         Handshake {
             busy: AtomicBool::new(false),
-            frozen: AtomicBool::new(false),
+            gate: AtomicU64::new(UNKNOWN),
             value: UnsafeCell::new(value),
         }
     }
@@ -41,14 +51,41 @@ impl<T> Handshake<T> {
     /// Runs something on the value, unless a reclaimer has it.
     ///
     /// # Safety
-    /// One thread at a time may call this, and `run` may not call it again.
+    /// One thread at a time may call this or [`as_owner_in`](Self::as_owner_in), and `run` may call neither.
     #[inline]
     pub(super) unsafe fn as_owner<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
+        // SAFETY: the caller's promise.
+        unsafe { self.enter(|gate| gate != FROZEN, run) }
+    }
+
+    /// As [`as_owner`](Self::as_owner), if what was last [known](Self::set_known) is still that, too.
+    ///
+    /// # Safety
+    /// As [`as_owner`](Self::as_owner).
+    #[inline]
+    pub(super) unsafe fn as_owner_in<R>(
+        &self,
+        epoch: u64,
+        run: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        debug_assert!(epoch < UNKNOWN);
+        // SAFETY: the caller's promise.
+        unsafe { self.enter(|gate| gate == epoch, run) }
+    }
+
+    /// # Safety
+    /// As [`as_owner`](Self::as_owner); and `may_enter` says no of a frozen gate.
+    #[inline]
+    unsafe fn enter<R>(
+        &self,
+        may_enter: impl FnOnce(u64) -> bool,
+        run: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
         self.busy.store(true, Ordering::Relaxed);
         // The store comes first for a reclaimer's barrier to find it; see the module's text.
         light_barrier();
         // Acquire: what a reclaimer did before it let go is done.
-        if self.frozen.load(Ordering::Acquire) {
+        if !may_enter(self.gate.load(Ordering::Acquire)) {
             // Release: as below, for what earlier calls did.
             self.busy.store(false, Ordering::Release);
             return None;
@@ -61,23 +98,50 @@ impl<T> Handshake<T> {
         Some(answer)
     }
 
+    /// Whether what was last known is still that, and nobody has it frozen. For the owner.
+    #[inline]
+    pub(super) fn is_known_in(&self, epoch: u64) -> bool {
+        // Relaxed: whoever goes in looks again.
+        self.gate.load(Ordering::Relaxed) == epoch
+    }
+
+    /// From now on the owner knows all it needs to, as long as it is `epoch`.
+    ///
+    /// # Safety
+    /// No reclaimer is at work, nor begins to meanwhile: it would be thawed by this.
+    pub(super) unsafe fn set_known(&self, epoch: u64) {
+        debug_assert!(epoch < UNKNOWN);
+        // Relaxed: what keeps reclaimers out orders it.
+        self.gate.store(epoch, Ordering::Relaxed);
+    }
+
+    /// What the owner knew no longer holds.
+    ///
+    /// # Safety
+    /// As [`set_known`](Self::set_known).
+    pub(super) unsafe fn set_unknown(&self) {
+        // Relaxed: as in `set_known`.
+        self.gate.store(UNKNOWN, Ordering::Relaxed);
+    }
+
     /// Runs something on the value while the owner is kept out.
     ///
     /// # Safety
     /// One thread at a time may call this, and it is not inside [`as_owner`](Self::as_owner).
     pub(super) unsafe fn as_reclaimer<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
         // Relaxed: the barrier orders it.
-        self.frozen.store(true, Ordering::Relaxed);
+        let known = self.gate.load(Ordering::Relaxed);
+        self.gate.store(FROZEN, Ordering::Relaxed);
         heavy_barrier();
         // Acquire: what the owner did with the value is done.
         while self.busy.load(Ordering::Acquire) {
             spin_loop();
         }
-        // SAFETY: `frozen` is set, the barrier has passed and `busy` is clear: the owner stays away until `frozen` is
-        // cleared, and there is no other reclaimer.
+        // SAFETY: the gate is frozen, the barrier has passed and `busy` is clear: the owner stays away until it is as before,
+        // and there is no other reclaimer.
         let answer = self.value.with_mut(|value| run(unsafe { &mut *value }));
         // Release: an owner that comes back sees what `run` did.
-        self.frozen.store(false, Ordering::Release);
+        self.gate.store(known, Ordering::Release);
         answer
     }
 }

@@ -4,11 +4,12 @@
 //! freed while the pool lives: a thread that frees a stale address reads an old header, and sees that it is old.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
+use super::pointer_stack::Kept;
 use super::shelf::Shelf;
-use super::size_class::{Class, Divisor};
+use super::size_class::{Class, Units};
 pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 
 /// The number of a header.
@@ -18,16 +19,14 @@ pub(super) struct HeaderId(pub(super) u32);
 /// A slab, or one block.
 #[derive(Debug)]
 pub(super) struct Header {
-    /// Of a slab's blocks, or that of a block of its own.
+    /// By units of a slab, or that of a block of its own. Of units where no block begins they are always free.
     words: Box<[BlockWord]>,
     /// Where it begins in the span.
     start: AtomicU64,
-    divisor: Divisor,
-    /// The size of a block.
-    block_bytes: AtomicU64,
+    /// The size of a block, and how caches keep it: finding the bin of a size takes longer than all else that a free does.
+    kept: AtomicU64,
     pub(super) id: HeaderId,
-    /// Where caches keep the blocks: finding the bin of a size takes longer than all else that a free does.
-    shelf: AtomicU8,
+    units: Units,
     node: AtomicU32,
     /// What was asked for, for a block of its own whose word cannot say it.
     requested: AtomicU64,
@@ -36,13 +35,15 @@ pub(super) struct Header {
 impl Header {
     fn new(id: HeaderId, class: Option<Class>) -> Header {
         let blocks = class.map_or(1, Class::blocks);
+        let units = class.map_or(Units::ONE_BLOCK, Units::of);
+        let bytes = class.map_or(0, Class::block_bytes);
+        let kept = Kept::new(bytes, class.map_or(Shelf::NONE, Shelf::of_class));
         Header {
-            words: (0..blocks).map(|_| BlockWord::new(Word::FREE)).collect(),
+            words: (0..units.of_block(blocks)).map(|_| BlockWord::new(Word::FREE)).collect(),
             start: AtomicU64::new(0),
-            divisor: class.map_or(Divisor::ONE_BLOCK, Divisor::of),
-            block_bytes: AtomicU64::new(class.map_or(0, Class::block_bytes)),
+            units,
             id,
-            shelf: AtomicU8::new(class.map_or(Shelf::NONE, Shelf::of_class).0),
+            kept: AtomicU64::new(kept.0),
             node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
         }
@@ -60,8 +61,7 @@ impl Header {
     /// A block of its own begins here.
     pub(super) fn place_own(&self, start: u64, bytes: u64, node: NodeId) {
         self.place(start, node);
-        self.block_bytes.store(bytes, Ordering::Relaxed);
-        self.shelf.store(Shelf::of_own(bytes).0, Ordering::Relaxed);
+        self.kept.store(Kept::new(bytes, Shelf::of_own(bytes)).0, Ordering::Relaxed);
     }
 
     #[inline]
@@ -72,13 +72,19 @@ impl Header {
     /// The size of a block.
     #[inline]
     pub(super) fn block_bytes(&self) -> u64 {
-        self.block_bytes.load(Ordering::Relaxed)
+        self.kept().bytes()
     }
 
     /// Where caches keep the blocks.
     #[inline]
     pub(super) fn shelf(&self) -> Shelf {
-        Shelf(self.shelf.load(Ordering::Relaxed))
+        self.kept().shelf()
+    }
+
+    /// How caches keep the blocks.
+    #[inline]
+    pub(super) fn kept(&self) -> Kept {
+        Kept(self.kept.load(Ordering::Relaxed))
     }
 
     pub(super) fn node(&self) -> NodeId {
@@ -107,20 +113,26 @@ impl Header {
 
     #[inline]
     pub(super) fn word(&self, index: usize) -> &BlockWord {
-        &self.words[index]
+        &self.words[self.units.of_block(index)]
     }
 
     pub(super) fn blocks(&self) -> usize {
-        self.words.len()
+        self.units.block_at(self.words.len()).expect("whole blocks")
+    }
+
+    /// The word of what begins at an offset of the span. If no block does, there is none, or it is free.
+    #[inline]
+    pub(super) fn word_at(&self, offset: u64) -> Option<&BlockWord> {
+        self.words.get(self.units.at(offset.wrapping_sub(self.start())))
     }
 
     /// The block that begins at an offset of the span, if one does.
     #[inline]
     pub(super) fn block(&self, offset: u64) -> Option<Block<'_>> {
-        let inside = offset.wrapping_sub(self.start());
-        let block_bytes = self.block_bytes();
-        let index = self.divisor.index_of(inside, block_bytes)?;
-        Some(Block { header: self, offset, block_bytes, index, word: self.words.get(index)? })
+        let unit = self.units.at(offset.wrapping_sub(self.start()));
+        let word = self.words.get(unit)?;
+        let index = self.units.block_at(unit)?;
+        Some(Block { header: self, offset, index, word })
     }
 }
 
@@ -129,7 +141,6 @@ impl Header {
 pub(super) struct Block<'a> {
     pub(super) header: &'a Header,
     pub(super) offset: u64,
-    pub(super) block_bytes: u64,
     pub(super) index: usize,
     pub(super) word: &'a BlockWord,
 }

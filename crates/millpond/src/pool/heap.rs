@@ -4,68 +4,22 @@
 //! exactly one node, nodes are linked in address order, and free nodes are binned by size.
 
 use super::bins::{Bin, Bins};
+use super::nodes::Nodes;
+pub(super) use super::nodes::{Link, Node, NodeId, Use};
 use super::points::Points;
-use crate::chunks::Chunks;
 
-/// A node of the heap. Ids are reused once their node is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct NodeId(pub(super) u32);
-
-/// What a node's bytes are for.
+/// A free node, and where in it something can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// Nobody's. No two free nodes are neighbours.
-    Free,
-    /// A user's, or a cache's: one block.
-    Block,
-    /// A slab's.
-    Slab,
-    /// Nobody's, but its old mapping may still be in use.
-    Leaving,
-    /// Not the pool's: addresses between the driver's allocations, where the pool has no addresses of its own.
-    Outside,
-}
-
-/// A range of addresses.
-///
-/// `Σ nodes = span`; `prev.start + prev.bytes = start`; a node is in the bin of its size iff it is free.
-#[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct Found {
+    pub(super) node: NodeId,
     pub(super) start: u64,
-    pub(super) bytes: u64,
-    pub(super) used_for: Use,
-    /// It begins memory of its own, and so does not merge with what lies below it.
-    stands_alone: bool,
-    /// What must have happened before these bytes may be used again.
-    pub(super) points: Points,
-    prev: Link,
-    next: Link,
-    bin_prev: Link,
-    bin_next: Link,
 }
 
-/// A node or none, in four bytes: nodes are what a search has to read.
+/// What a part of a node has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Link(u32);
-
-impl Link {
-    const NONE: Link = Link(u32::MAX);
-
-    #[inline]
-    fn to(id: Option<NodeId>) -> Link {
-        id.map_or(Link::NONE, |id| Link(id.0))
-    }
-
-    #[inline]
-    fn get(self) -> Option<NodeId> {
-        (self != Link::NONE).then_some(NodeId(self.0))
-    }
-}
-
-impl Node {
-    pub(super) fn end(&self) -> u64 {
-        self.start + self.bytes
-    }
+enum Keeps {
+    Points,
+    Nothing,
 }
 
 /// How many ranges of one bin are looked at for the best: enough to be nearly best, few enough to be fast.
@@ -76,25 +30,23 @@ const MOST_LOOKED_AT: usize = 64;
 /// All nodes of a span.
 #[derive(Debug)]
 pub(super) struct Heap {
-    /// In chunks, so that no allocation waits while millions of nodes are copied.
-    nodes: Chunks<Node, 1024>,
+    nodes: Nodes,
     unused: Vec<NodeId>,
     bins: Bins,
 }
 
 impl Heap {
     pub(super) fn new(span_bytes: u64) -> Heap {
-        let mut heap = Heap { nodes: Chunks::new(), unused: Vec::new(), bins: Bins::new() };
-        let all = heap.add(0, span_bytes, Points::default());
+        let mut heap = Heap { nodes: Nodes::new(), unused: Vec::new(), bins: Bins::new() };
+        let all = heap.add(Node { bytes: span_bytes, ..Node::NONE });
         heap.bin(all);
         heap
     }
 
     /// A span of which nothing belongs to the pool yet.
     pub(super) fn outside(span_bytes: u64) -> (Heap, NodeId) {
-        let mut heap = Heap { nodes: Chunks::new(), unused: Vec::new(), bins: Bins::new() };
-        let all = heap.add(0, span_bytes, Points::default());
-        heap.node_mut(all).used_for = Use::Outside;
+        let mut heap = Heap { nodes: Nodes::new(), unused: Vec::new(), bins: Bins::new() };
+        let all = heap.add(Node { bytes: span_bytes, used_for: Use::Outside, ..Node::NONE });
         (heap, all)
     }
 
@@ -106,12 +58,15 @@ impl Heap {
         start: u64,
         bytes: u64,
     ) -> (NodeId, Option<NodeId>) {
-        let opened =
-            if self.node(outside).start < start { self.split(outside, start) } else { outside };
-        let above = (self.node(opened).bytes > bytes).then(|| self.split(opened, start + bytes));
-        if let Some(above) = above {
-            self.node_mut(above).used_for = Use::Outside;
-        }
+        let is_within = self.node(outside).start < start;
+        let opened = if is_within {
+            self.split(outside, start, Use::Outside, Keeps::Points)
+        } else {
+            outside
+        };
+        let has_above = self.node(opened).bytes > bytes;
+        let above =
+            has_above.then(|| self.split(opened, start + bytes, Use::Outside, Keeps::Points));
         let node = self.node_mut(opened);
         (node.used_for, node.stands_alone) = (Use::Free, true);
         self.bin(opened);
@@ -131,12 +86,12 @@ impl Heap {
         };
         let above = outside(self, self.node(id).next);
         let began = above.map(|above| self.node(above).start);
-        if above.is_some() {
-            self.merge_next(id);
+        if let Some(above) = above {
+            self.absorb(id, above);
         }
         match outside(self, self.node(id).prev) {
             Some(below) => {
-                self.merge_next(below);
+                self.absorb(below, id);
                 (below, began)
             }
             None => (id, began),
@@ -145,40 +100,44 @@ impl Heap {
 
     #[inline]
     pub(super) fn node(&self, id: NodeId) -> &Node {
-        self.nodes.get(id.0 as usize).expect("ids are of nodes")
+        self.nodes.get(id)
     }
 
     #[inline]
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        self.nodes.get_mut(id.0 as usize).expect("ids are of nodes")
+        self.nodes.get_mut(id)
     }
 
     /// A free node that can hold `bytes` at a multiple of `align`, as small as possible, among those that are
-    /// acceptable. Looks at a bounded number of nodes in each bin.
+    /// acceptable with where the bytes would begin. Looks at a bounded number of nodes in each bin.
+    #[inline]
     pub(super) fn find(
         &self,
         bytes: u64,
         align: u64,
-        acceptable: impl Fn(&Node) -> bool,
-    ) -> Option<NodeId> {
+        acceptable: impl Fn(&Node, u64) -> bool,
+    ) -> Option<Found> {
         let mut bin = Bin::of(bytes);
         let mut looked_at = 0;
         loop {
-            let mut best: Option<(u64, u64, NodeId)> = None;
+            let mut best: Option<Found> = None;
+            let (mut least, mut lowest) = (u64::MAX, u64::MAX);
             let mut next = self.bins.head(bin);
             for _ in 0..LOOKED_AT {
-                let Some(id) = next else { break };
+                let Some(node_id) = next.get() else { break };
                 looked_at += 1;
-                let node = self.node(id);
-                let better =
-                    best.is_none_or(|(least, start, _)| (node.bytes, node.start) < (least, start));
-                if better && position(node, bytes, align).is_some() && acceptable(node) {
-                    best = Some((node.bytes, node.start, id));
+                let node = self.node(node_id);
+                if (node.bytes, node.start) < (least, lowest)
+                    && let Some(start) = position(node, bytes, align)
+                    && acceptable(node, start)
+                {
+                    (least, lowest) = (node.bytes, node.start);
+                    best = Some(Found { node: node_id, start });
                 }
-                next = node.bin_next.get();
+                next = node.bin_next;
             }
-            if let Some((_, _, id)) = best {
-                return Some(id);
+            if best.is_some() {
+                return best;
             }
             bin = if looked_at < MOST_LOOKED_AT {
                 self.bins.next_after(bin)?
@@ -194,14 +153,14 @@ impl Heap {
         &self,
         bytes: u64,
         align: u64,
-        score: impl Fn(&Node) -> Option<u64>,
-    ) -> Option<NodeId> {
+        score: impl Fn(&Node, u64) -> Option<u64>,
+    ) -> Option<Found> {
         let scored = self.largest_first(bytes).filter_map(|id| {
             let node = self.node(id);
-            position(node, bytes, align)?;
-            Some((score(node)?, node.start, id))
+            let start = position(node, bytes, align)?;
+            Some((score(node, start)?, node.start, Found { node: id, start }))
         });
-        scored.min().map(|(_, _, id)| id)
+        scored.min_by_key(|(score, lowest, _)| (*score, *lowest)).map(|(_, _, found)| found)
     }
 
     /// Every node. Slow.
@@ -214,70 +173,80 @@ impl Heap {
         let least = Bin::of(bytes);
         let bins = std::iter::successors(self.bins.last(), |bin| self.bins.last_before(*bin));
         bins.take_while(move |bin| *bin >= least).flat_map(|bin| {
-            std::iter::successors(self.bins.head(bin), |id| self.node(*id).bin_next.get())
+            std::iter::successors(self.bins.head(bin).get(), |id| self.node(*id).bin_next.get())
         })
     }
 
-    /// Takes `bytes` out of a free node, at its upper end, so that the rest stays where it can merge; the
-    /// unused end of the span is taken from below.
-    pub(super) fn take(&mut self, id: NodeId, bytes: u64, align: u64, used_for: Use) -> NodeId {
-        let start =
-            position(self.node(id), bytes, align).expect("the node was found for this size");
-        self.take_at(id, start, bytes, used_for)
+    /// Takes a range out of the free node around it: `bytes` from where they were found to fit. It has the points of all, and so has
+    /// what stays free below and above it.
+    pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
+        self.take_range(found, bytes, used_for, Keeps::Points)
     }
 
-    /// Takes an exact range out of the free node around it.
-    pub(super) fn take_at(&mut self, id: NodeId, start: u64, bytes: u64, used_for: Use) -> NodeId {
-        debug_assert_eq!(self.node(id).used_for, Use::Free);
-        let below_bytes = start - self.node(id).start;
-        if below_bytes > 0 {
-            let (old, new) = (Bin::of(self.node(id).bytes), Bin::of(below_bytes));
-            if old != new {
+    /// As [`take`](Self::take), for whoever has waited for the points: what is taken has none.
+    #[inline]
+    pub(super) fn take_ordered(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
+        self.take_range(found, bytes, used_for, Keeps::Nothing)
+    }
+
+    #[inline]
+    fn take_range(&mut self, found: Found, bytes: u64, used_for: Use, keeps: Keeps) -> NodeId {
+        let Found { node: id, start } = found;
+        let node = self.node(id);
+        debug_assert_eq!(node.used_for, Use::Free);
+        let (begin, end) = (node.start, start + bytes);
+        let has_above = end < node.end();
+        let taken = if begin < start {
+            let keeps = if has_above { Keeps::Points } else { keeps };
+            let taken = self.split(id, start, used_for, keeps);
+            // What is left has become smaller where it is.
+            let rest = self.node(id);
+            if Bin::of(rest.bytes) != rest.bin {
                 self.unbin(id);
-            }
-            let above = self.split(id, start);
-            if old != new {
                 self.bin(id);
             }
-            return self.take_front(above, bytes, used_for);
+            taken
+        } else {
+            self.unbin(id);
+            self.node_mut(id).used_for = used_for;
+            id
+        };
+        if has_above {
+            let above = self.split(taken, end, Use::Free, Keeps::Points);
+            self.bin(above);
         }
-        self.unbin(id);
-        self.take_front(id, bytes, used_for)
-    }
-
-    fn take_front(&mut self, id: NodeId, bytes: u64, used_for: Use) -> NodeId {
-        if self.node(id).bytes > bytes {
-            let rest = self.split(id, self.node(id).start + bytes);
-            self.bin(rest);
+        if keeps == Keeps::Nothing {
+            self.node_mut(taken).points = Points::NONE;
         }
-        self.node_mut(id).used_for = used_for;
-        id
+        taken
     }
 
     /// Frees a node and merges it with its free neighbours; returns what it has become.
+    #[inline]
     pub(super) fn free(&mut self, id: NodeId) -> NodeId {
-        debug_assert_ne!(self.node(id).used_for, Use::Free);
-        self.node_mut(id).used_for = Use::Free;
+        let node = self.node_mut(id);
+        debug_assert_ne!(node.used_for, Use::Free);
+        node.used_for = Use::Free;
+        let (prev, next, stands_alone) = (node.prev, node.next, node.stands_alone);
         let mut merged = id;
-        if !self.node(id).stands_alone
-            && let Some(prev) = self.free_node(self.node(id).prev)
-        {
+        if !stands_alone && let Some(prev) = self.free_node(prev) {
             self.unbin(prev);
-            self.merge_next(prev);
+            self.absorb(prev, id);
             merged = prev;
         }
-        if let Some(next) = self.free_node(self.node(merged).next)
+        if let Some(next) = self.free_node(next)
             && !self.node(next).stands_alone
         {
             self.unbin(next);
-            self.merge_next(merged);
+            self.absorb(merged, next);
         }
         self.bin(merged);
         merged
     }
 
     fn free_node(&self, link: Link) -> Option<NodeId> {
-        link.get().filter(|id| self.node(*id).used_for == Use::Free)
+        // None is not free.
+        (self.node(link.node()).used_for == Use::Free).then_some(link.node())
     }
 
     /// The free nodes beside a node.
@@ -287,82 +256,64 @@ impl Heap {
     }
 
     /// Cuts a node in two; the upper part is new.
-    fn split(&mut self, id: NodeId, at: u64) -> NodeId {
+    #[inline]
+    fn split(&mut self, id: NodeId, at: u64, used_for: Use, keeps: Keeps) -> NodeId {
         let node = self.node_mut(id);
-        let upper_bytes = node.end() - at;
+        let bytes = node.end() - at;
         node.bytes = at - node.start;
-        let (next, points) = (node.next, node.points.clone());
-        let upper = self.add(at, upper_bytes, points);
-        let node = self.node_mut(upper);
-        (node.prev, node.next) = (Link::to(Some(id)), next);
-        self.node_mut(id).next = Link::to(Some(upper));
-        if let Some(next) = next.get() {
-            self.node_mut(next).prev = Link::to(Some(upper));
-        }
+        let next = node.next;
+        let points = match keeps {
+            Keeps::Points => node.points.clone(),
+            Keeps::Nothing => Points::NONE,
+        };
+        let prev = Link::to(id);
+        let upper = self.add(Node { start: at, bytes, points, prev, next, used_for, ..Node::NONE });
+        self.node_mut(id).next = Link::to(upper);
+        self.node_mut(next.node()).prev = Link::to(upper);
         upper
     }
 
     /// Adds a node's upper neighbour to it.
-    fn merge_next(&mut self, id: NodeId) {
-        let upper = self.node(id).next.get().expect("there is an upper neighbour");
+    #[inline]
+    fn absorb(&mut self, id: NodeId, upper: NodeId) {
+        self.unused.push(upper);
         let gone = self.node_mut(upper);
         let (bytes, next, points) = (gone.bytes, gone.next, std::mem::take(&mut gone.points));
         gone.bytes = 0;
-        self.unused.push(upper);
         let node = self.node_mut(id);
+        debug_assert_eq!(node.next, Link::to(upper));
         node.bytes += bytes;
         node.next = next;
         node.points.merge(points);
-        if let Some(next) = next.get() {
-            self.node_mut(next).prev = Link::to(Some(id));
-        }
+        self.node_mut(next.node()).prev = Link::to(id);
     }
 
-    fn add(&mut self, start: u64, bytes: u64, points: Points) -> NodeId {
-        let node = Node {
-            start,
-            bytes,
-            used_for: Use::Free,
-            stands_alone: false,
-            points,
-            prev: Link::NONE,
-            next: Link::NONE,
-            bin_prev: Link::NONE,
-            bin_next: Link::NONE,
-        };
-        match self.unused.pop() {
-            Some(id) => {
-                *self.node_mut(id) = node;
-                id
-            }
-            None => {
-                self.nodes.push(node);
-                NodeId(self.nodes.len() as u32 - 1)
-            }
-        }
+    #[inline]
+    fn add(&mut self, node: Node) -> NodeId {
+        let id = self.unused.pop().unwrap_or_else(|| self.nodes.add());
+        *self.node_mut(id) = node;
+        id
     }
 
+    #[inline]
     fn bin(&mut self, id: NodeId) {
-        let bin = Bin::of(self.node(id).bytes);
-        let head = self.bins.head(bin);
+        let node = self.node(id);
+        debug_assert_eq!(node.used_for, Use::Free);
+        let bin = Bin::of(node.bytes);
+        let head = self.bins.put(bin, id);
         let node = self.node_mut(id);
-        (node.bin_prev, node.bin_next) = (Link::NONE, Link::to(head));
-        if let Some(head) = head {
-            self.node_mut(head).bin_prev = Link::to(Some(id));
-        }
-        self.bins.set_head(bin, Some(id));
+        (node.bin, node.bin_prev, node.bin_next) = (bin, Link::NONE, head);
+        self.node_mut(head.node()).bin_prev = Link::to(id);
     }
 
+    #[inline]
     fn unbin(&mut self, id: NodeId) {
         let node = self.node(id);
-        let (bytes, prev, next) = (node.bytes, node.bin_prev, node.bin_next);
-        match prev.get() {
-            Some(prev) => self.node_mut(prev).bin_next = next,
-            None => self.bins.set_head(Bin::of(bytes), next.get()),
-        }
-        if let Some(next) = next.get() {
-            self.node_mut(next).bin_prev = prev;
-        }
+        let (bin, prev, next) = (node.bin, node.bin_prev, node.bin_next);
+        self.node_mut(prev.node()).bin_next = next;
+        self.node_mut(next.node()).bin_prev = prev;
+        let head = if prev == Link::NONE { next } else { self.bins.head(bin) };
+        self.bins.set_head(bin, head);
     }
 
     /// Checks everything that must hold between nodes. Slow.
@@ -385,16 +336,17 @@ impl Heap {
             let free = node.used_for == Use::Free;
             let apart = node.stands_alone || !free || !was_free;
             assert!(apart, "free neighbours at {end:#x}");
-            let mut binned = self.bins.head(Bin::of(node.bytes));
+            let mut binned = self.bins.head(Bin::of(node.bytes)).get();
             while binned.is_some_and(|other| other != id) {
                 binned = binned.and_then(|other| self.node(other).bin_next.get());
             }
+            assert!(!free || node.bin == Bin::of(node.bytes), "{id:?} knows its bin");
             assert_eq!(binned.is_some(), free, "{id:?} is in a bin iff it is free");
             (end, was_free, prev, at) = (node.end(), free, Some(id), node.next.get());
             seen += 1;
         }
         assert_eq!(end, span_bytes);
-        assert_eq!(seen + self.unused.len(), self.nodes.len());
+        assert_eq!(1 + seen + self.unused.len(), self.nodes.added);
     }
 }
 
@@ -430,8 +382,8 @@ mod tests {
                     let power = rng.u32(0..14);
                     let bytes = rng.u64(1..=1 << power) * STEP_BYTES;
                     let align = if rng.u8(0..4) == 0 { 32 << 10 } else { STEP_BYTES };
-                    let found = heap.find(bytes, align, |_| true).expect("the span is large");
-                    let node = heap.take(found, bytes, align, Use::Block);
+                    let found = heap.find(bytes, align, |_, _| true).expect("the span is large");
+                    let node = heap.take(found, bytes, Use::Block);
                     let start = heap.node(node).start;
                     assert!(
                         start.is_multiple_of(align) && heap.node(node).bytes == bytes,
@@ -461,15 +413,16 @@ mod tests {
         let mut heap = Heap::new(SPAN);
         let sizes = [100, 1, 40, 1, 70, 1].map(|steps| steps * STEP_BYTES);
         let nodes = sizes.map(|bytes| {
-            let found = heap.find(bytes, STEP_BYTES, |_| true).expect("the span is large");
-            heap.take(found, bytes, STEP_BYTES, Use::Block)
+            let found = heap.find(bytes, STEP_BYTES, |_, _| true).expect("the span is large");
+            heap.take(found, bytes, Use::Block)
         });
         for node in [nodes[0], nodes[2], nodes[4]] {
             heap.free(node);
         }
-        let found = heap.find(41 * STEP_BYTES, STEP_BYTES, |_| true).expect("holes of 70 and 100");
-        assert_eq!(heap.node(found).bytes, 70 * STEP_BYTES);
-        let node = heap.take(found, 41 * STEP_BYTES, STEP_BYTES, Use::Block);
+        let found =
+            heap.find(41 * STEP_BYTES, STEP_BYTES, |_, _| true).expect("holes of 70 and 100");
+        assert_eq!(heap.node(found.node).bytes, 70 * STEP_BYTES);
+        let node = heap.take(found, 41 * STEP_BYTES, Use::Block);
         assert_eq!(heap.node(node).end(), (100 + 1 + 40 + 1 + 70) * STEP_BYTES, "its upper end");
     }
 }

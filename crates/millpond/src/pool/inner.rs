@@ -31,7 +31,7 @@ use super::middle::Middle;
 use super::page_map::PageMap;
 use super::stats::PoolStats;
 use super::streams::Order;
-use super::thread_cache::{HoldsCaches, ThreadCache};
+use super::thread_cache::ThreadCache;
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
 use crate::resource::Direct;
 
@@ -104,6 +104,9 @@ pub(super) struct Inner {
     parent: Weak<Inner>,
     belongs_to: BelongsTo,
     process: Process,
+    /// Whether a block that is too large for caches may be given back later than it is freed: with slack to spend, and while there is one
+    /// stream, since what one has freed decides where others' blocks are placed.
+    lets_pend: AtomicBool,
     /// Blocks of their own in the reserve, so that nobody looks in vain.
     reserved_large: AtomicUsize,
     background: Mutex<Adaptive>,
@@ -141,23 +144,47 @@ struct Served {
     device: AtomicU64,
 }
 
-impl HoldsCaches for Inner {
+impl Inner {
+    /// What threads remember the pool by.
     #[inline]
-    fn number(&self) -> u64 {
-        // Relaxed: a thread that sees the old one goes on counting, or not counting, a little longer.
-        self.number.load(Ordering::Relaxed)
+    pub(super) fn number(&self) -> u64 {
+        // Acquire: whoever knows it knows the settings that came before.
+        self.number.load(Ordering::Acquire)
     }
 
-    fn holds(&self, cache: &Arc<ThreadCache>, counters: Option<&Arc<Counters>>) -> bool {
+    /// Lets a thread remember a cache in an epoch, with the counters it is to use, if any. `false`: the pool is known by another number.
+    ///
+    /// # Panics
+    /// If they are another pool's.
+    pub(super) fn hold(
+        &self,
+        number: u64,
+        cache: &Arc<ThreadCache>,
+        counters: Option<&Arc<Counters>>,
+        epoch: u64,
+    ) -> bool {
         let caches = self.caches.lock();
-        caches.by_tag.get(cache.tag.place()).is_some_and(|known| Arc::ptr_eq(known, cache))
+        if self.number() != number {
+            return false;
+        }
+        let known = caches.by_tag.get(cache.tag.place());
+        let holds = known.is_some_and(|known| Arc::ptr_eq(known, cache))
             && counters.is_none_or(|counters| {
                 caches.counters.iter().any(|known| Arc::ptr_eq(known, counters))
-            })
+            });
+        assert!(holds, "a pool's caches are its own");
+        cache.set_known(epoch, counters);
+        true
     }
-}
 
-impl Inner {
+    /// Is known by another number from now on: what threads remember of the pool no longer holds.
+    pub(super) fn set_number(&self, number: u64) {
+        let caches = self.caches.lock();
+        // Release: whoever knows the new number knows the new settings.
+        self.number.store(number, Ordering::Release);
+        caches.by_tag.iter().for_each(|cache| cache.set_unknown());
+    }
+
     pub(super) fn new(driver: Counted, options: InnerOptions) -> DriverResult<Inner> {
         let InnerOptions { belongs_to, parent, properties, access, config } = options;
         let back_options = BackOptions {
@@ -207,6 +234,7 @@ impl Inner {
             parent,
             belongs_to,
             process: Process::this(),
+            lets_pend: AtomicBool::new(config.slack > 0.0),
             reserved_large: AtomicUsize::new(0),
             background: Mutex::default(),
             fragmentation_seen: AtomicBool::new(false),
@@ -243,13 +271,15 @@ impl Inner {
         self.settings.set(config);
         if config.enable_stats != counted {
             // Threads remember their counters, or that there is nothing to count.
-            // Release: whoever knows the new number knows the new settings.
-            self.number.store(new_number(), Ordering::Release);
+            self.set_number(new_number());
             if config.enable_stats {
                 self.count_from_here();
             }
         }
         self.back.set_slack(config.slack);
+        // Relaxed: caches are emptied below, and what pends by the old setting is found like anything that they keep.
+        let are_several = self.back.state().streams.are_several();
+        self.lets_pend.store(config.slack > 0.0 && !are_several, Ordering::Relaxed);
         // What caches were allowed to keep was granted by the settings before, and aligned by them.
         self.drain_caches(Keep::Yes);
         self.all_regions().iter().for_each(|region| region.set_config(config));
@@ -263,15 +293,17 @@ impl Inner {
     }
 }
 
-/// A number that no pool was ever known by.
-fn new_number() -> u64 {
+/// A number that no pool was ever known by. It is odd: [handles](super::raw_handle) are even.
+pub(super) fn new_number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     // Relaxed: the number only has to be different each time.
-    NUMBERS.fetch_add(1, Ordering::Relaxed)
+    NUMBERS.fetch_add(2, Ordering::Relaxed)
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Threads may go on remembering their caches, and have them.
+        self.caches.get_mut().by_tag.iter().for_each(|cache| cache.set_unknown());
         if self.has_forked() {
             self.direct.forget();
         }

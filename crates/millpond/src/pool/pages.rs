@@ -1,41 +1,55 @@
 //! The pages under the pool's addresses: which are mapped, and which nothing live touches.
 
+use super::page_words::PageWords;
 use crate::driver::PhysicalHandle;
 
 /// The number of a page of the pool's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PageNumber(pub(super) u32);
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Page {
-    /// Nodes in use that touch it.
-    users: u32,
-    /// When it lost its last user.
-    spare_since: u32,
-    handle: Option<PhysicalHandle>,
-}
-
-/// `spare` counts the pages that have a handle and no users.
+/// `spare` counts the pages that are mapped and that nothing in use touches.
 #[derive(Debug)]
 pub(super) struct Pages {
     /// A page has two to the power of this bytes.
     page_bits: u32,
-    pages: Vec<Page>,
+    /// What is known of pages by a bit for each.
+    words: PageWords,
+    /// Nodes in use that touch a part of a page.
+    part_users: Vec<u32>,
+    handles: Vec<Option<PhysicalHandle>>,
     spare: usize,
+    /// When a page lost its last user, but for those that did since time last went by.
+    spare_since: Vec<u32>,
     /// Goes up from time to time, so that it can be told how long a page has been spare.
     now: u32,
+}
+
+/// The pages that a range touches: those that it has wholly, and the others.
+struct Touched {
+    below: Option<usize>,
+    whole: std::ops::Range<usize>,
+    above: Option<usize>,
 }
 
 impl Pages {
     pub(super) fn new(page_bytes: u64) -> Pages {
         assert!(page_bytes.is_power_of_two(), "pages of {page_bytes} bytes");
-        Pages { page_bits: page_bytes.trailing_zeros(), pages: Vec::new(), spare: 0, now: 0 }
+        Pages {
+            page_bits: page_bytes.trailing_zeros(),
+            words: PageWords::default(),
+            part_users: Vec::new(),
+            handles: Vec::new(),
+            spare: 0,
+            spare_since: Vec::new(),
+            now: 0,
+        }
     }
 
     /// One page that is all memory: where addresses have memory as they are.
     pub(super) fn everything() -> Pages {
-        let all = Page { handle: Some(PhysicalHandle(0)), ..Page::default() };
-        Pages { page_bits: 63, pages: vec![all], spare: 1, now: 0 }
+        let mut pages = Pages { page_bits: 63, ..Pages::new(1) };
+        pages.set_handle(PageNumber(0), Some(PhysicalHandle(0)));
+        pages
     }
 
     /// The pages that a range touches.
@@ -45,15 +59,29 @@ impl Pages {
         ((start >> self.page_bits) as u32..end).map(PageNumber)
     }
 
-    /// The entries of the pages that a range touches, made if there are none.
     #[inline]
-    fn range_mut(&mut self, start: u64, bytes: u64) -> &mut [Page] {
+    fn touched(&self, start: u64, bytes: u64) -> Touched {
+        let (end, inside) = (start + bytes, (1 << self.page_bits) - 1);
         let first = (start >> self.page_bits) as usize;
-        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
-        if end > self.pages.len() {
-            self.pages.resize(end, Page::default());
+        let last = ((end - 1) >> self.page_bits) as usize;
+        let (begins_inside, ends_inside) = (start & inside != 0, end & inside != 0);
+        if first == last && (begins_inside || ends_inside) {
+            return Touched { below: Some(first), whole: 0..0, above: None };
         }
-        &mut self.pages[first..end]
+        Touched {
+            below: begins_inside.then_some(first),
+            whole: first + usize::from(begins_inside)..last + usize::from(!ends_inside),
+            above: ends_inside.then_some(last),
+        }
+    }
+
+    /// Has entries for all pages below one from now on.
+    #[cold]
+    fn grow(&mut self, end: usize) {
+        self.handles.resize(end, None);
+        self.part_users.resize(end, 0);
+        self.spare_since.resize(end, 0);
+        self.words.grow(end);
     }
 
     pub(super) fn start_of(&self, page: PageNumber) -> u64 {
@@ -64,24 +92,15 @@ impl Pages {
         self.start_of(PageNumber(page.0 + 1))
     }
 
-    fn page_mut(&mut self, page: PageNumber) -> &mut Page {
-        let index = page.0 as usize;
-        if index >= self.pages.len() {
-            self.pages.resize(index + 1, Page::default());
-        }
-        &mut self.pages[index]
-    }
-
     pub(super) fn handle(&self, page: PageNumber) -> Option<PhysicalHandle> {
-        self.pages.get(page.0 as usize)?.handle
+        *self.handles.get(page.0 as usize)?
     }
 
     #[inline]
     pub(super) fn is_mapped(&self, start: u64, bytes: u64) -> bool {
         let first = (start >> self.page_bits) as usize;
         let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
-        let pages = self.pages.get(first..end);
-        pages.is_some_and(|pages| pages.iter().all(|page| page.handle.is_some()))
+        self.words.are_mapped(first, end)
     }
 
     pub(super) fn missing(&self, start: u64, bytes: u64) -> Vec<PageNumber> {
@@ -104,10 +123,12 @@ impl Pages {
     ) -> Option<(PageNumber, usize)> {
         let first = start.div_ceil(1 << self.page_bits);
         // What lies beyond the pages that were ever used has no memory.
-        let end = ((start + bytes) >> self.page_bits).min(self.pages.len() as u64);
+        let end = ((start + bytes) >> self.page_bits).min(self.handles.len() as u64);
         let old = |page: &PageNumber| {
-            let page = &self.pages[page.0 as usize];
-            page.handle.is_some() && page.spare_since <= since
+            let page = page.0 as usize;
+            let is_from_now = self.words.word(page).is_from_now(page);
+            let spare_since = if is_from_now { self.now } else { self.spare_since[page] };
+            self.handles[page].is_some() && spare_since <= since
         };
         let mut pages = (first..end).map(|number| PageNumber(number as u32));
         let begin = pages.find(old)?;
@@ -140,50 +161,91 @@ impl Pages {
 
     /// Time goes by.
     pub(super) fn tick(&mut self) {
+        for page in 0..self.spare_since.len() {
+            if self.words.word(page).is_from_now(page) {
+                self.spare_since[page] = self.now;
+            }
+        }
+        self.words.forget_now();
         self.now += 1;
     }
 
+    #[inline]
     pub(super) fn add_user(&mut self, start: u64, bytes: u64) {
-        let mut taken = 0;
-        for page in self.range_mut(start, bytes) {
-            page.users += 1;
-            taken += usize::from(page.users == 1 && page.handle.is_some());
+        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
+        if end > self.handles.len() {
+            self.grow(end);
         }
-        self.spare -= taken;
+        let Touched { below, whole, above } = self.touched(start, bytes);
+        if let Some(page) = below {
+            self.add_part_user(page);
+        }
+        if let Some(page) = above {
+            self.add_part_user(page);
+        }
+        self.spare -= self.words.add_whole_user(whole);
     }
 
+    #[inline]
     pub(super) fn remove_user(&mut self, start: u64, bytes: u64) {
-        let (now, mut left) = (self.now, 0);
-        for page in self.range_mut(start, bytes) {
-            page.users -= 1;
-            if page.users == 0 && page.handle.is_some() {
-                page.spare_since = now;
-                left += 1;
-            }
+        let Touched { below, whole, above } = self.touched(start, bytes);
+        if let Some(page) = below {
+            self.remove_part_user(page);
         }
-        self.spare += left;
+        if let Some(page) = above {
+            self.remove_part_user(page);
+        }
+        self.spare += self.words.remove_whole_user(whole);
+    }
+
+    #[inline]
+    fn add_part_user(&mut self, page: usize) {
+        let users = &mut self.part_users[page];
+        *users += 1;
+        self.spare -= usize::from(*users == 1) & usize::from(self.words.word(page).is_mapped(page));
+    }
+
+    #[inline]
+    fn remove_part_user(&mut self, page: usize) {
+        let users = &mut self.part_users[page];
+        *users -= 1;
+        let is_unused = *users == 0;
+        self.spare += usize::from(is_unused) & usize::from(self.words.word(page).is_mapped(page));
+        self.words.word_mut(page).lost_user(page, is_unused);
     }
 
     pub(super) fn set_handle(&mut self, number: PageNumber, handle: Option<PhysicalHandle>) {
-        let now = self.now;
-        let page = self.page_mut(number);
-        let (had, unused) = (page.handle.is_some(), page.users == 0);
-        page.spare_since = now;
-        page.handle = handle;
-        if unused {
+        let page = number.0 as usize;
+        if page >= self.handles.len() {
+            self.grow(page + 1);
+        }
+        let had = std::mem::replace(&mut self.handles[page], handle).is_some();
+        let is_unused = self.is_unused(page);
+        let word = self.words.word_mut(page);
+        word.set_mapped(page, handle.is_some());
+        word.lost_user(page, true);
+        if is_unused {
             self.spare = self.spare + usize::from(handle.is_some()) - usize::from(had);
         }
     }
 
+    fn is_unused(&self, page: usize) -> bool {
+        self.part_users[page] == 0 && !self.words.word(page).has_whole_user(page)
+    }
+
     /// Every page that has memory.
     pub(super) fn all_mapped(&self) -> impl Iterator<Item = (PageNumber, PhysicalHandle)> + '_ {
-        let handles = self.pages.iter().enumerate();
-        handles.filter_map(|(number, page)| Some((PageNumber(number as u32), page.handle?)))
+        let handles = self.handles.iter().enumerate();
+        handles.filter_map(|(number, handle)| Some((PageNumber(number as u32), (*handle)?)))
     }
 
     /// Checks what is counted against what is there. Slow.
     pub(super) fn assert_valid(&self) {
-        let spare = |page: &&Page| page.handle.is_some() && page.users == 0;
-        assert_eq!(self.spare, self.pages.iter().filter(spare).count());
+        let pages = 0..self.handles.len();
+        let is_mapped = |page: usize| self.words.word(page).is_mapped(page);
+        let is_known = |page: usize| is_mapped(page) == self.handles[page].is_some();
+        assert!(pages.clone().all(is_known));
+        let is_spare = |page: &usize| self.handles[*page].is_some() && self.is_unused(*page);
+        assert_eq!(self.spare, pages.filter(is_spare).count());
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::thread_cache::forget_last;
+use super::remembered_pointers::forget;
 
 thread_local! {
     /// The scopes that this thread is in, innermost last, each with a number of its own.
@@ -27,7 +27,7 @@ pub struct TagScope {
 /// those who name.
 pub fn tag(name: &str) -> TagScope {
     // The fast path does not ask for scopes: it must not find this thread's cache.
-    forget_last();
+    forget();
     SCOPES.with_borrow_mut(|scopes| {
         let (number, path): (u64, Arc<str>) = match scopes.last() {
             Some((outer_number, outer)) => (outer_number + 1, format!("{outer}/{name}").into()),

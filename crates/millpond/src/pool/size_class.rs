@@ -35,34 +35,55 @@ const BLOCK_BYTES: [u32; CLASSES] = {
     sizes
 };
 
-/// One over the size of a block, in units of the alignment: dividing by it would cost more than all the rest of a free.
+/// How blocks are found in a slab: in units of the largest power of two that divides their size, so that a rotation does what a division
+/// would, and shows whether an address is a multiple of it, too.
 ///
-/// For offsets up to 256 KiB (1,024 units) and blocks up to 128 units the product's error stays below one block.
-const RECIPROCAL_BITS: u32 = 20;
-
-/// Finds the number of a block from where it begins.
+/// ```text
+///   blocks of 768 bytes, units of 256   │ block 0 · · │ block 1 · · │ …    words of units where no block begins stay free
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Divisor {
-    reciprocal: u32,
+pub(super) struct Units {
+    rotation: u8,
+    /// Units that a block has: odd, 15 at most.
+    per_block: u8,
+    /// One over that.
+    reciprocal: u16,
 }
 
-impl Divisor {
-    /// Everything is the beginning of block 0, or of none.
-    pub(super) const ONE_BLOCK: Divisor = Divisor { reciprocal: 0 };
+const RECIPROCAL_BITS: u32 = 15;
 
-    pub(super) fn of(class: Class) -> Divisor {
+impl Units {
+    /// One block, of whatever size.
+    pub(super) const ONE_BLOCK: Units =
+        Units { rotation: 0, per_block: 1, reciprocal: (1 << RECIPROCAL_BITS) + 1 };
+
+    pub(super) fn of(class: Class) -> Units {
         let bytes = BLOCK_BYTES[class.index()];
-        Divisor { reciprocal: (1 << RECIPROCAL_BITS) / (bytes / ALIGNMENT as u32) + 1 }
+        let rotation = bytes.trailing_zeros();
+        let per_block = (bytes >> rotation) as u16;
+        // For up to 1,024 units the product's error stays below one unit.
+        let reciprocal = (1 << RECIPROCAL_BITS) / per_block + 1;
+        Units { rotation: rotation as u8, per_block: per_block as u8, reciprocal }
     }
 
-    /// The number of the block that begins at an offset of a slab, if one does. For any other number, none, or one that is more
-    /// than a slab has. `block_bytes` are those of the class.
+    /// The unit that begins at an offset of a slab. More than a slab has, if none does: also of an offset from below the slab, which is
+    /// nearly 2⁶⁴.
     #[inline]
-    pub(super) fn index_of(self, offset: u64, block_bytes: u64) -> Option<usize> {
-        let units = offset / ALIGNMENT as u64;
-        let index = units.wrapping_mul(u64::from(self.reciprocal)) >> RECIPROCAL_BITS;
-        // An offset from below the slab is nearly 2⁶⁴, and the product less than 2⁶⁰.
-        (index.wrapping_mul(block_bytes) == offset).then_some(index as usize)
+    pub(super) fn at(self, offset: u64) -> usize {
+        offset.rotate_right(self.rotation.into()) as usize
+    }
+
+    /// The first unit of a block.
+    #[inline]
+    pub(super) fn of_block(self, index: usize) -> usize {
+        index * usize::from(self.per_block)
+    }
+
+    /// The block that begins with a unit of a slab, if one does.
+    #[inline]
+    pub(super) fn block_at(self, unit: usize) -> Option<usize> {
+        let index = (unit * usize::from(self.reciprocal)) >> RECIPROCAL_BITS;
+        (self.of_block(index) == unit).then_some(index)
     }
 }
 
@@ -128,17 +149,15 @@ mod tests {
         }
         for class in (0..CLASSES as u8).map(Class) {
             assert!((8..=256).contains(&class.blocks()) && class.block_bytes() % 256 == 0);
+            let units = Units::of(class);
+            let in_slab = units.of_block(class.blocks());
+            let find = |offset| Some(units.at(offset)).filter(|unit| *unit < in_slab);
             for offset in (0..class.slab_bytes()).step_by(64) {
-                let exact = offset.is_multiple_of(class.block_bytes());
                 let index = (offset / class.block_bytes()) as usize;
-                let divisor = Divisor::of(class);
-                assert_eq!(
-                    divisor.index_of(offset, class.block_bytes()),
-                    exact.then_some(index),
-                    "{class:?} at {offset}"
-                );
-                let below = offset.wrapping_sub(1 << 50);
-                assert_eq!(divisor.index_of(below, class.block_bytes()), None);
+                let exact = offset.is_multiple_of(class.block_bytes()) && index < class.blocks();
+                let found = find(offset).and_then(|unit| units.block_at(unit));
+                assert_eq!(found, exact.then_some(index), "{class:?} at {offset}");
+                assert_eq!(find(offset.wrapping_sub(1 << 50)), None);
             }
         }
     }

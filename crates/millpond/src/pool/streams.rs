@@ -119,6 +119,21 @@ impl Streams {
         Point { stream: slot, number }
     }
 
+    /// As [`point`](Self::point), and whether others [can be made to wait](Self::can_wait_for) for it.
+    #[inline]
+    pub(super) fn point_and_reach(&mut self, slot: StreamSlot) -> (Point, bool) {
+        match self.known(slot) {
+            Some(state) if state.has_unrecorded && self.order == Order::Events => {
+                let is_reachable = !state.is_captured && !state.is_gone;
+                (Point { stream: slot, number: state.number }, is_reachable)
+            }
+            _ => {
+                let point = self.point(slot);
+                (point, self.can_wait_for(&Points::of(point)))
+            }
+        }
+    }
+
     /// Whether frees need events: not while there is only one stream, which orders itself.
     pub(super) fn are_several(&self) -> bool {
         self.seen > 1
@@ -162,7 +177,13 @@ impl Streams {
     }
 
     /// Whether work of `taker` comes after all points by itself, as far as is known.
+    #[inline]
     pub(super) fn are_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
+        points.are_all_of(taker) || self.are_ordered_with_others(points, taker)
+    }
+
+    #[inline(never)]
+    fn are_ordered_with_others(&self, points: &Points, taker: StreamSlot) -> bool {
         points.iter().all(|point| {
             point.stream == taker || self.has_passed(point) || self.has_waited(taker, point)
         })
@@ -175,6 +196,7 @@ impl Streams {
 
     /// Forgets points that have passed, or that another comes after, where there are several: every stream that used the memory
     /// leaves a point, and whoever takes it next would wait for them all.
+    #[inline]
     pub(super) fn forget_needless(&self, points: &mut Points) {
         points.forget_where(|point, all| {
             self.has_passed(point) || all.iter().any(|later| self.comes_after(*later, point))

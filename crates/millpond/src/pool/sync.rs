@@ -2,7 +2,7 @@
 //! same parts, loom's, so that every order in which threads can meet is tried.
 
 pub(super) use std::hint::spin_loop;
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub(super) use parking_lot::Mutex;
 use parking_lot::MutexGuard;

@@ -3,21 +3,23 @@
 //! The owner's thread takes and puts without a lock and without an atomic read-modify-write. Anybody else may take the
 //! cache away from it for a moment, to reclaim what an idle thread holds; `handshake` is how.
 
-use std::cell::Cell;
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{mem, ptr};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::bins::STEP_BYTES;
-use super::counters::{Counters, Counting};
+use super::counters::Counters;
 use super::handshake::Handshake;
 use super::headers::{Block, BlockWord, HeaderId, Kind, Tag, Word};
 use super::inbox::Inbox;
+use super::inner::Inner;
+use super::pointer_stack::Cached;
+use super::pointer_stacks::Stacks;
+pub(super) use super::pointer_stacks::{Bounds, Parcel, Pending, RemoteFree};
 use super::points::StreamSlot;
-use super::shelf::{SHELF_NUMBERS, SHELVES, Shelf};
-use super::size_class::{CLASSES, Class, LARGEST_BYTES};
-use super::thread_memory;
-use crate::driver::Stream;
+use super::shelf::Shelf;
+use super::size_class::Class;
+use crate::driver::DevicePtr;
 
 /// One free block of a slab, or of its own.
 #[derive(Clone, Copy, Debug)]
@@ -27,129 +29,178 @@ pub(super) struct Entry {
     pub(super) index: u32,
 }
 
-/// A free block in a cache, with its word and its size at hand.
-#[derive(Clone, Copy, Debug)]
-struct Cached {
-    offset: u64,
-    word: *const BlockWord,
-    bytes: u64,
-}
-
-/// Free blocks of one shelf: the first `used` slots. As many as there are slots are kept without asking for the settings.
-#[derive(Debug)]
-struct Stack {
-    slots: Box<[Cached]>,
-    used: usize,
-    /// How much more than was asked for the last block may have to be handed out at once.
-    most_slack: u64,
-    /// Which bits of its blocks' sizes count against the room that is left, and what must be less than what then is left: all and -1
-    /// for blocks of their own, none that a size has and the least number for those of slabs, which have their slots.
-    counted: i64,
-}
-
-impl Stack {
-    const EMPTY_SLOT: Cached = Cached { offset: 0, word: ptr::null(), bytes: 0 };
-
-    fn new(shelf: usize) -> Stack {
-        let (most_slack, counted) = if shelf < CLASSES {
-            // Every block of a class will do.
-            (LARGEST_BYTES as u64, i64::MIN)
-        } else {
-            // Blocks of one bin differ by up to 3 %: one that fits exactly, or the best of several is looked for.
-            (STEP_BYTES - 1, -1)
-        };
-        Stack { slots: Box::default(), used: 0, most_slack, counted }
+impl Block<'_> {
+    #[inline]
+    pub(super) fn entry(&self) -> Entry {
+        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
     }
-
-    fn blocks(&self) -> &[Cached] {
-        &self.slots[..self.used]
-    }
-
-    /// Takes a block; the last takes its place.
-    fn swap_remove(&mut self, index: usize) -> Cached {
-        let cached = self.slots[index];
-        self.used -= 1;
-        self.slots[index] = self.slots[self.used];
-        cached
-    }
-
-    /// Has so many slots from now on, or as many as are used.
-    fn set_slots(&mut self, slots: usize) {
-        let mut new = mem::take(&mut self.slots).into_vec();
-        new.resize(slots.max(self.used), Self::EMPTY_SLOT);
-        self.slots = new.into_boxed_slice();
-    }
-
-    /// Takes the oldest blocks.
-    fn take_first(&mut self, count: usize) -> Vec<u64> {
-        let offsets = self.slots[..count].iter().map(|cached| cached.offset).collect();
-        self.slots.copy_within(count..self.used, 0);
-        self.used -= count;
-        offsets
-    }
-}
-
-/// Blocks of a bin that are looked at for one that fits.
-const LOOKED_AT: usize = 4;
-
-/// The cache's bound is on `granted_bytes` and the bytes of blocks of their own together. What is in the outbox belongs to others.
-#[derive(Debug)]
-#[repr(C)]
-struct Stacks {
-    /// By shelf: classes, then bins of blocks of their own, which differ in size by at most 3 %.
-    stacks: [Stack; SHELF_NUMBERS],
-    /// The slots of classes, used or not.
-    granted_bytes: u64,
-    /// What blocks of their own may have in all, and how much more that is than they have. Either may be less than nothing: slabs
-    /// may have been granted more than their quarter.
-    large_most: i64,
-    large_room: i64,
-    /// Blocks of one other cache that this thread has freed.
-    outbox: Vec<RemoteFree>,
-    outbox_owner: Tag,
-}
-
-// SAFETY: the raw pointers point into headers, which are shared and live as long as the pool, and the pool keeps its caches
-// no longer than that.
-unsafe impl Send for Stacks {}
-
-/// A block that another thread has freed, and on which stream.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteFree {
-    pub(super) offset: u64,
-    pub(super) stream: StreamSlot,
 }
 
 /// The blocks that one thread keeps for one stream.
+///
+/// The words of the blocks on its shelves are in headers, which live as long as the pool, and the pool keeps its caches no longer
+/// than that.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ThreadCache {
     stacks: Handshake<Stacks>,
-    pub(super) tag: Tag,
     /// The word of a live block of this cache that was asked for whole.
     pub(super) live: Word,
+    pub(super) tag: Tag,
     /// Changes only while the cache is nobody's and empty.
     stream: AtomicU32,
+    /// Where the pool's span begins: shelves hold addresses, and all else knows blocks by their offsets.
+    base: u64,
+    /// The epoch that the gate of the stacks is compared with: of stream handles, which keep their meaning in it.
+    epoch: Arc<AtomicU64>,
+    /// The address of the block that a hit handed out last.
+    last_address: AtomicU64,
+    /// Where the owner's thread counts what it remembers this cache for: the pool's, or `uncounted`.
+    counters: AtomicPtr<Counters>,
+    /// Whether blocks may be pending, since somebody else last looked: there are slots for them. Written by whoever has the stacks.
+    may_pend: AtomicBool,
+    /// What is counted here nobody reads: for a pool that does not count.
+    uncounted: Counters,
     /// Blocks of this cache that others have freed.
     pub(super) inbox: Inbox<RemoteFree>,
 }
 
 impl ThreadCache {
-    pub(super) fn new(tag: Tag, stream: StreamSlot) -> ThreadCache {
+    pub(super) fn new(
+        tag: Tag,
+        stream: StreamSlot,
+        base: DevicePtr,
+        epoch: &Arc<AtomicU64>,
+    ) -> ThreadCache {
         ThreadCache {
-            tag,
+            stacks: Handshake::new(Stacks::new()),
             live: Word::live(0, tag),
+            tag,
             stream: AtomicU32::new(stream.0),
-            stacks: Handshake::new(Stacks {
-                stacks: std::array::from_fn(Stack::new),
-                granted_bytes: 0,
-                large_most: 0,
-                large_room: 0,
-                outbox: Vec::new(),
-                outbox_owner: Tag::NONE,
-            }),
+            base: base.0,
+            epoch: Arc::clone(epoch),
+            last_address: AtomicU64::new(0),
+            counters: AtomicPtr::new(ptr::null_mut()),
+            may_pend: AtomicBool::new(false),
+            uncounted: Counters::default(),
             inbox: Inbox::new(),
         }
+    }
+
+    /// Takes the last block of a shelf and makes it live, if it fits closely enough and what the thread remembers still holds;
+    /// `find` says which shelf, and knows that it does. The fast path. Only the owner's thread may call this.
+    #[inline]
+    pub(super) fn take_known(
+        &self,
+        bytes: usize,
+        find: impl FnOnce() -> Option<Shelf>,
+    ) -> Option<DevicePtr> {
+        let take = |stacks: &mut Stacks| self.pop(stacks, find()?, bytes);
+        // SAFETY: we are the owner's thread, and `take` has the stacks only: it cannot come back here.
+        unsafe { self.stacks.as_owner_in(self.epoch(), take) }?
+    }
+
+    /// As [`take_known`](Self::take_known), for the best of several blocks of their own that are a little larger.
+    #[inline]
+    pub(super) fn take_fitting_known(
+        &self,
+        bytes: usize,
+        find: impl FnOnce() -> Option<Shelf>,
+    ) -> Option<DevicePtr> {
+        let take = |stacks: &mut Stacks| {
+            find().filter(|shelf| shelf.is_bin())?;
+            stacks.forget_last();
+            // Of such a shelf no block is aligned to more, nor so large that its word could not say what was asked for.
+            let (block, _) =
+                self.pop_fitting(stacks, (bytes as u64).next_multiple_of(STEP_BYTES), bytes)?;
+            Some(DevicePtr(block.address))
+        };
+        // SAFETY: as in `take_known`.
+        unsafe { self.stacks.as_owner_in(self.epoch(), take) }?
+    }
+
+    /// Whether an address is that of the block that was handed out last.
+    #[inline]
+    pub(super) fn is_last(&self, ptr: DevicePtr) -> bool {
+        // Relaxed: written by the owner's thread, which is the caller.
+        self.last_address.load(Ordering::Relaxed) == ptr.0
+    }
+
+    /// Puts the block at the [last](Self::is_last) address back on its shelf, if it is live and was asked for with so many bytes, and if what
+    /// the thread remembers still holds. `false`: not so; nothing has changed. The fast path of what is freed as soon as it is no longer
+    /// needed. Only the owner's thread may call this.
+    #[inline]
+    pub(super) fn put_last_known(&self, bytes: usize) -> bool {
+        let put = |stacks: &mut Stacks| {
+            // Where it has not been forgotten, it is at the last address.
+            // SAFETY: the pool is there as long as its caches are used; see `ThreadCache`.
+            let (word, live) = unsafe { stacks.last_of(bytes) }?;
+            if !word.free_as_owner(live, || true) {
+                return None;
+            }
+            // SAFETY: as its word has said.
+            unsafe { stacks.put_back() };
+            Some(())
+        };
+        // SAFETY: as in `take_known`.
+        unsafe { self.stacks.as_owner_in(self.epoch(), put) }.flatten().is_some()
+    }
+
+    /// Puts a block back on its shelf, if it is this cache's, live, and was asked for with so many bytes, and if what the thread remembers
+    /// still holds; `guess` says on which shelf such a block usually is, `find` which block it is, and both know that it does. `false`: not
+    /// so, or the shelf is another or full; nothing has changed. The fast path. Only the owner's thread may call this.
+    ///
+    /// The guess is there so that the machine knows where the block goes long before it is found. Else all that the thread does next waits
+    /// for that, since it might read what is written here.
+    #[inline]
+    pub(super) fn put_known(
+        &self,
+        bytes: usize,
+        guess: impl FnOnce() -> Shelf,
+        find: impl FnOnce() -> Option<Cached>,
+    ) -> bool {
+        let put = |stacks: &mut Stacks| {
+            let shelf = guess();
+            let block = find().filter(|block| block.shelf() == shelf)?;
+            self.free_word(block, bytes, || stacks.push_on(shelf, block))
+        };
+        // SAFETY: as in `take_known`.
+        unsafe { self.stacks.as_owner_in(self.epoch(), put) }.flatten().is_some()
+    }
+
+    /// As [`put_known`](Self::put_known), whichever shelf it is.
+    #[inline]
+    pub(super) fn put_unguessed(
+        &self,
+        bytes: usize,
+        find: impl FnOnce() -> Option<Cached>,
+    ) -> bool {
+        let put = |stacks: &mut Stacks| {
+            let block = find()?;
+            self.free_word(block, bytes, || stacks.push(block))
+        };
+        // SAFETY: as in `take_known`.
+        unsafe { self.stacks.as_owner_in(self.epoch(), put) }.flatten().is_some()
+    }
+
+    /// Makes a user's block one of this cache, if it is live, was asked for with so many bytes, and the cache keeps it.
+    #[inline]
+    fn free_word(&self, block: Cached, bytes: usize, keep: impl FnOnce() -> bool) -> Option<()> {
+        let slack = block.bytes().wrapping_sub(bytes as u64) as usize;
+        if slack >= Word::MOST_SLACK {
+            return None;
+        }
+        // SAFETY: the pool is there as long as its caches are used; see `ThreadCache`.
+        let word = unsafe { block.word() };
+        word.free_as_owner(self.live.with_slack(slack), keep).then_some(())
+    }
+
+    #[inline]
+    fn pop(&self, stacks: &mut Stacks, shelf: Shelf, bytes: usize) -> Option<DevicePtr> {
+        let (block, live) = stacks.pop(shelf, bytes, self.live)?;
+        hand_out(block, live);
+        self.last_address.store(block.address, Ordering::Relaxed);
+        Some(DevicePtr(block.address))
     }
 
     /// The stream that it keeps blocks for.
@@ -165,77 +216,149 @@ impl ThreadCache {
         self.stream.store(stream.0, Ordering::Relaxed);
     }
 
+    #[inline]
+    fn epoch(&self) -> u64 {
+        // Relaxed: whoever uses a recycled handle has learnt of it from the thread that destroyed the old stream,
+        // and has synchronised with it.
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Whether what the owner's thread remembers of the cache holds.
+    pub(super) fn is_known(&self) -> bool {
+        self.stacks.is_known_in(self.epoch())
+    }
+
+    /// Where the owner's thread counts. For whoever knows that what it remembers holds, and has the pool.
+    #[inline]
+    pub(super) fn counters<'a>(&'a self, _of: &'a Inner) -> &'a Counters {
+        // SAFETY: set when the cache became known, to `uncounted`, or to what the pool holds until it is dropped.
+        unsafe { &*self.counters.load(Ordering::Relaxed) }
+    }
+
+    /// Lets the owner's thread remember the cache as long as it is `epoch`, and count where it is told, if anywhere. The caller holds the
+    /// pool's list of caches, and the pool the counters.
+    pub(super) fn set_known(&self, epoch: u64, counters: Option<&Arc<Counters>>) {
+        let counters = counters.map_or(&raw const self.uncounted, Arc::as_ptr);
+        // Relaxed: the owner's thread is the caller.
+        self.counters.store(counters.cast_mut(), Ordering::Relaxed);
+        // SAFETY: who reclaims holds the pool's list of caches, too.
+        unsafe { self.stacks.set_known(epoch) };
+    }
+
+    /// What the owner's thread remembers of the cache no longer holds. The caller holds the pool's list of caches, or drops it.
+    pub(super) fn set_unknown(&self) {
+        // SAFETY: as in `set_known`.
+        unsafe { self.stacks.set_unknown() };
+    }
+
     /// Runs something on the stacks, unless a reclaimer has them. Only the owner's thread may call this.
     #[inline]
     fn with<T>(&self, run: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
+        let run = |stacks: &mut Stacks| {
+            stacks.forget_last();
+            run(stacks)
+        };
         // SAFETY: we are the owner's thread, and `run` has the stacks only: it cannot come back here.
         unsafe { self.stacks.as_owner(run) }
     }
 
-    /// Takes the last block of a shelf and makes it live, if it fits closely enough. One that another thread is freeing, too, at this
-    /// moment is left to come back by the inbox, and none is taken. Only the owner's thread may call this.
-    #[inline]
+    /// Whoever hands out a block in the name of this cache without taking it from here says so before: [`put_last_known`](Self::put_last_known) must not
+    /// take it for the one that was handed out last, of which it may have the word. Only the owner's thread may call this.
+    pub(super) fn forget_last(&self) {
+        // Whoever has the stacks at this moment forgets it, too.
+        self.with(|_| {});
+    }
+
+    fn offset_of(&self, block: Cached) -> u64 {
+        block.address - self.base
+    }
+
+    fn offsets_of(&self, blocks: Vec<Cached>) -> Vec<u64> {
+        blocks.into_iter().map(|block| self.offset_of(block)).collect()
+    }
+
+    /// As [`take_known`](Self::take_known), whatever the thread remembers.
     pub(super) fn take(&self, shelf: Shelf, bytes: usize) -> Option<u64> {
-        let live = self.live;
-        self.with(|stacks| {
-            let stack = &mut stacks.stacks[shelf.index()];
-            let last = stack.used.wrapping_sub(1);
-            let cached = *stack.slots.get(last)?;
-            let slack = cached.bytes.wrapping_sub(bytes as u64);
-            if slack > stack.most_slack {
-                return None;
-            }
-            stack.used = last;
-            stacks.large_room += cached.bytes as i64 & stack.counted;
-            cached.hand_out(live.with_slack(slack as usize))
-        })?
+        let ptr = self.with(|stacks| self.pop(stacks, shelf, bytes))??;
+        Some(ptr.0 - self.base)
     }
 
     /// As [`take`](Self::take), for the best of several blocks of their own of at least `block_bytes`, and little more. The caller
     /// notes in its header what was requested, if its word cannot say it.
     pub(super) fn take_fitting(&self, block_bytes: u64, requested: usize) -> Option<(u64, Word)> {
-        self.with(|stacks| {
-            let cached = stacks.pop_fitting(block_bytes)?;
-            stacks.large_room += cached.bytes as i64;
-            let slack = (cached.bytes as usize - requested).min(Word::MOST_SLACK);
-            let live = self.live.with_slack(slack);
-            Some((cached.hand_out(live)?, live))
-        })?
+        let (block, live) =
+            self.with(|stacks| self.pop_fitting(stacks, block_bytes, requested))??;
+        Some((self.offset_of(block), live))
     }
 
-    /// Puts a block back on its shelf, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or
-    /// the cache is full or frozen; nothing has changed. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn put(&self, block: Block<'_>, now: Word) -> bool {
-        self.with(|stacks| stacks.push(block, now)) == Some(true)
+    fn pop_fitting(
+        &self,
+        stacks: &mut Stacks,
+        block_bytes: u64,
+        requested: usize,
+    ) -> Option<(Cached, Word)> {
+        let block = stacks.pop_fitting(block_bytes)?;
+        let slack = (block.bytes() as usize - requested).min(Word::MOST_SLACK);
+        let live = self.live.with_slack(slack);
+        hand_out(block, live);
+        Some((block, live))
     }
 
-    /// As [`put`](Self::put), and makes room within bounds if there is none.
+    /// Puts a block back on its shelf, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or there is no
+    /// room for it within bounds, or the cache is frozen; nothing has changed. Only the owner's thread may call this.
     pub(super) fn put_within(&self, block: Block<'_>, now: Word, most: Bounds) -> bool {
-        let shelf = block.header.shelf();
-        let put = self.with(|stacks| {
-            let has_room = stacks.has_room(shelf, block.block_bytes)
-                || match shelf.class() {
-                    Some(class) => stacks.grant(class, most),
-                    None => stacks.admit(shelf, block.block_bytes, most),
-                };
-            has_room && stacks.push(block, now)
-        });
-        put == Some(true)
+        let address = self.base + block.offset;
+        let cached = Cached::new(address, block.word, block.header.kept());
+        let keep = |stacks: &mut Stacks| stacks.push_within(cached, most);
+        let put = self.with(|stacks| block.word.free_as_owner(now, || keep(stacks))) == Some(true);
+        if put && cached.shelf() == Shelf::PENDING {
+            self.may_pend.store(true, Ordering::Relaxed);
+        }
+        put
+    }
+
+    /// Takes what is pending. Only the owner's thread may call this.
+    #[inline]
+    pub(super) fn take_pending(&self) -> Pending {
+        self.with(|stacks| stacks.take_pending(self.base)).unwrap_or_default()
+    }
+
+    /// Whether others may find something pending here. Relaxed: who frees at this moment has not freed yet.
+    pub(super) fn may_pend(&self) -> bool {
+        self.may_pend.load(Ordering::Relaxed)
+    }
+
+    /// As [`take_pending`](Self::take_pending), whoever the caller is, and lets nothing pend until the owner asks for slots again. As
+    /// [`take_all`](Self::take_all), the caller holds the pool's list of caches.
+    pub(super) fn reclaim_pending(&self) -> Pending {
+        let take = |stacks: &mut Stacks| {
+            stacks.forget_last();
+            let pending = stacks.take_pending(self.base);
+            stacks.stop_pending();
+            self.may_pend.store(false, Ordering::Relaxed);
+            pending
+        };
+        // SAFETY: as in `take_all`.
+        unsafe { self.stacks.as_reclaimer(take) }
+    }
+
+    /// Leaves a block that another cache owns in the outbox, if there is room beside others for the same cache, and then if `free` says
+    /// so. Only the owner's thread may call this.
+    #[inline]
+    pub(super) fn send_if(
+        &self,
+        owner: Tag,
+        freed: RemoteFree,
+        free: impl FnOnce() -> bool,
+    ) -> bool {
+        self.with(|stacks| stacks.send_if(owner, freed, free)) == Some(true)
     }
 
     /// Leaves a block that another cache owns in the outbox. Returns what has to be sent now. `Err`: frozen.
     #[inline]
     pub(super) fn send(&self, owner: Tag, freed: RemoteFree) -> Result<Option<Parcel>, RemoteFree> {
-        let sent = self.with(|stacks| {
-            let full = stacks.outbox.len() == stacks.outbox.capacity();
-            let parcel =
-                if full || stacks.outbox_owner != owner { stacks.take_outbox() } else { None };
-            stacks.outbox_owner = owner;
-            stacks.outbox.push(freed);
-            parcel
-        });
-        sent.ok_or(freed)
+        self.with(|stacks| stacks.send(owner, freed)).ok_or(freed)
     }
 
     /// Adds free blocks that nobody else knows of, as far as there is room for them; says how many. Only the owner's thread
@@ -247,37 +370,16 @@ impl ThreadCache {
         most: Bounds,
     ) -> usize {
         let word_in_cache = self.live.with(Kind::Cached);
-        let bytes = class.block_bytes();
-        let filled = self.with(|stacks| {
-            let kept = stacks.granted_bytes + stacks.large_bytes();
-            let stack = &mut stacks.stacks[class.index()];
-            let (used, slots) = (stack.used, stack.slots.len());
-            let more = (most.bytes.saturating_sub(kept) / bytes) as usize;
-            let room = most.blocks.saturating_sub(used).min(slots - used + more);
-            let blocks = blocks.take(room);
-            if blocks.len() > slots - used {
-                stack.set_slots(used + blocks.len());
-            }
-            for (offset, word) in blocks {
-                word.set(word_in_cache);
-                stack.slots[stack.used] = Cached { offset, word, bytes };
-                stack.used += 1;
-            }
-            let filled = stack.used - used;
-            stacks.granted_bytes += bytes * (stack.slots.len() - slots) as u64;
-            stacks.bound_large(most);
-            filled
+        let cached = blocks.map(|(offset, word)| {
+            word.set(word_in_cache);
+            (self.base + offset, word)
         });
-        filled.unwrap_or(0)
+        self.with(|stacks| stacks.fill(class, cached, most)).unwrap_or(0)
     }
 
     /// Takes the older half of a class's blocks. Only the owner's thread may call this.
     pub(super) fn take_half(&self, class: Class) -> Vec<u64> {
-        let half = self.with(|stacks| {
-            let stack = &mut stacks.stacks[class.index()];
-            stack.take_first(stack.used.div_ceil(2))
-        });
-        half.unwrap_or_default()
+        self.offsets_of(self.with(|stacks| stacks.take_half(class)).unwrap_or_default())
     }
 
     /// Takes everything, whoever the caller is, and does something more before the owner may come back. One reclaimer
@@ -287,272 +389,43 @@ impl ThreadCache {
         before_thaw: impl FnOnce() -> T,
     ) -> (Vec<u64>, Option<Parcel>, T) {
         let take = |stacks: &mut Stacks| {
-            let mut offsets = Vec::new();
-            for stack in &mut stacks.stacks[..SHELVES] {
-                offsets.extend(stack.take_first(stack.used));
-                stack.set_slots(0);
-            }
-            (stacks.granted_bytes, stacks.large_most, stacks.large_room) = (0, 0, 0);
-            (offsets, stacks.take_outbox(), before_thaw())
+            stacks.forget_last();
+            self.may_pend.store(false, Ordering::Relaxed);
+            (stacks.take_all(), stacks.take_outbox(), before_thaw())
         };
         // SAFETY: the caller holds the pool's list of caches, so there is one reclaimer at a time; it is not inside `with`,
         // which runs nothing but what is in this file.
-        unsafe { self.stacks.as_reclaimer(take) }
+        let (blocks, parcel, more) = unsafe { self.stacks.as_reclaimer(take) };
+        (self.offsets_of(blocks), parcel, more)
     }
 
     /// Takes blocks of their own, the largest first, whoever the caller is: they are few, and most of the bytes. As
     /// [`take_all`](Self::take_all), the caller holds the pool's list of caches.
     pub(super) fn take_some_large(&self, most: usize) -> Vec<u64> {
         let take = |stacks: &mut Stacks| {
-            let mut offsets = Vec::with_capacity(most);
-            for stack in stacks.stacks[CLASSES..SHELVES].iter_mut().rev() {
-                let staying = stack.used.saturating_sub(most - offsets.len());
-                for cached in &stack.slots[staying..stack.used] {
-                    stacks.large_room += cached.bytes as i64;
-                    offsets.push(cached.offset);
-                }
-                stack.used = staying;
-            }
-            offsets
+            stacks.forget_last();
+            stacks.take_some_large(most)
         };
         // SAFETY: as in `take_all`.
-        unsafe { self.stacks.as_reclaimer(take) }
+        self.offsets_of(unsafe { self.stacks.as_reclaimer(take) })
     }
 
     /// Does something while the owner is kept out. As [`take_all`](Self::take_all), the caller holds the pool's list of
     /// caches.
     pub(super) fn while_frozen<T>(&self, run: impl FnOnce() -> T) -> T {
         // SAFETY: as in `take_all`.
-        unsafe { self.stacks.as_reclaimer(|_| run()) }
-    }
-}
-
-impl Cached {
-    /// Makes the block a user's. `None`: another thread's free of it is under way.
-    #[inline]
-    fn hand_out(self, live: Word) -> Option<u64> {
-        // SAFETY: a slot that is used has a block's word, which is in a header and lives as long as the pool; see `Stacks`.
-        let word = unsafe { &*self.word };
-        word.take_as_owner(live).then_some(self.offset)
-    }
-}
-
-impl Stacks {
-    #[inline]
-    fn push(&mut self, block: Block<'_>, now: Word) -> bool {
-        let Block { header, offset, block_bytes: bytes, word, .. } = block;
-        word.free_as_owner(now, || {
-            let stack = &mut self.stacks[header.shelf().index()];
-            let room = self.large_room - (bytes as i64 & stack.counted);
-            if room <= stack.counted {
-                return false;
-            }
-            let Some(slot) = stack.slots.get_mut(stack.used) else { return false };
-            self.large_room = room;
-            stack.used += 1;
-            *slot = Cached { offset, word, bytes };
-            true
-        })
-    }
-
-    fn has_room(&self, shelf: Shelf, bytes: u64) -> bool {
-        let stack = &self.stacks[shelf.index()];
-        let room = self.large_room - (bytes as i64 & stack.counted);
-        stack.used < stack.slots.len() && room > stack.counted
-    }
-
-    /// A block of a bin or the next that is large enough.
-    fn pop_fitting(&mut self, block_bytes: u64) -> Option<Cached> {
-        let bin = Shelf::of_own(block_bytes).index();
-        let stack = &mut self.stacks[bin];
-        let blocks = stack.blocks();
-        let last = blocks.len().saturating_sub(LOOKED_AT)..blocks.len();
-        let fitting = last.filter(|index| blocks[*index].bytes >= block_bytes);
-        if let Some(best) = fitting.min_by_key(|index| blocks[*index].bytes) {
-            return Some(stack.swap_remove(best));
+        unsafe {
+            self.stacks.as_reclaimer(|stacks| {
+                stacks.forget_last();
+                run()
+            })
         }
-        let next = self.stacks.get_mut(bin + 1)?;
-        let last = next.used.checked_sub(1)?;
-        Some(next.swap_remove(last))
-    }
-
-    /// What blocks of their own have.
-    fn large_bytes(&self) -> u64 {
-        (self.large_most - self.large_room) as u64
-    }
-
-    /// Says anew what blocks of their own may have.
-    fn bound_large(&mut self, most: Bounds) {
-        let large_bytes = self.large_bytes();
-        // A quarter is left to blocks of slabs: they are many, and small. Nobody has so many bytes that a sign has no place.
-        let most_bytes = (most.bytes - most.bytes / 4).min(1 << 60);
-        self.large_most = most_bytes as i64 - self.granted_bytes as i64;
-        self.large_room = self.large_most - large_bytes as i64;
-    }
-
-    /// Lets a shelf keep more blocks of their own, as far as the bounds allow.
-    #[cold]
-    fn admit(&mut self, shelf: Shelf, bytes: u64, most: Bounds) -> bool {
-        const FIRST_SLOTS: usize = 4;
-        self.bound_large(most);
-        let stack = &mut self.stacks[shelf.index()];
-        if shelf == Shelf::NONE || bytes as i64 > self.large_room {
-            return false;
-        }
-        if stack.used == stack.slots.len() {
-            stack.set_slots((2 * stack.used).max(FIRST_SLOTS).min(most.blocks));
-        }
-        stack.used < stack.slots.len()
-    }
-
-    /// Lets a class keep more blocks: twice as many as it has, as far as the bounds allow.
-    #[cold]
-    fn grant(&mut self, class: Class, most: Bounds) -> bool {
-        const FIRST_GRANT: usize = 8;
-        let used = self.stacks[class.index()].used;
-        let slots = (2 * used).max(FIRST_GRANT).min(most.blocks);
-        if slots <= used {
-            return false;
-        }
-        let large_bytes = self.large_bytes();
-        let more = |slots: usize| class.block_bytes() * (slots - used) as u64;
-        if self.granted_bytes + large_bytes + more(slots) > most.bytes {
-            // What others were granted and do not use they may ask for again.
-            self.stacks[..CLASSES].iter_mut().for_each(|stack| stack.set_slots(0));
-            self.count_granted();
-        }
-        let room = most.bytes.saturating_sub(self.granted_bytes + large_bytes);
-        let slots = slots.min(used + (room / class.block_bytes()) as usize);
-        self.stacks[class.index()].set_slots(slots);
-        self.count_granted();
-        self.bound_large(most);
-        slots > used
-    }
-
-    fn count_granted(&mut self) {
-        let bytes =
-            |(class, stack): (u8, &Stack)| Class(class).block_bytes() * stack.slots.len() as u64;
-        self.granted_bytes = (0..).zip(&self.stacks[..CLASSES]).map(bytes).sum();
-    }
-
-    fn take_outbox(&mut self) -> Option<Parcel> {
-        let blocks = mem::replace(&mut self.outbox, Vec::with_capacity(OUTBOX_BLOCKS));
-        (!blocks.is_empty()).then_some(Parcel { owner: self.outbox_owner, blocks })
     }
 }
 
-impl Block<'_> {
-    #[inline]
-    pub(super) fn entry(&self) -> Entry {
-        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
-    }
-}
-
-/// Blocks on their way to the cache that owns them.
-#[derive(Debug)]
-pub(super) struct Parcel {
-    pub(super) owner: Tag,
-    pub(super) blocks: Vec<RemoteFree>,
-}
-
-/// Blocks that are sent to their owner at a time.
-const OUTBOX_BLOCKS: usize = 64;
-
-/// What a call of a thread used lately. The pointers are of the pool with that number. Nothing, if all is zeros.
-struct Last {
-    pool: Cell<u64>,
-    stream: Cell<Stream>,
-    epoch: Cell<u64>,
-    cache: Cell<*const ThreadCache>,
-    counters: Cell<*const Counters>,
-}
-
-/// Streams that a thread may use in turn without looking its caches up: two to the power of this.
-const REMEMBERED_BITS: u32 = 3;
-const REMEMBERED: usize = 1 << REMEMBERED_BITS;
-
-/// What a thread used lately, by [place](place_of).
-type Lately = [Last; REMEMBERED];
-const _: () = assert!(size_of::<Lately>() <= thread_memory::BYTES);
-const _: () = assert!(align_of::<Lately>() <= thread_memory::ALIGN);
-
-/// What this thread used lately.
-#[inline(always)]
-fn with_lately<T>(run: impl FnOnce(&Lately) -> T) -> T {
-    // SAFETY: memory of this thread's own, large enough and aligned, that nothing else uses. It begins as zeros, which are numbers and
-    // null pointers, and the reference does not leave the thread.
-    run(unsafe { &*thread_memory::address().cast::<Lately>() })
-}
-
-/// Where a stream is remembered. Handles are addresses of something, or small numbers.
+/// Makes a block of a cache a user's.
 #[inline]
-fn place_of(stream: Stream) -> usize {
-    // Of 32 bits: such a factor is part of an instruction.
-    const GOLDEN: u32 = 0x9e37_79b9;
-    ((stream.0 as u32).wrapping_mul(GOLDEN) >> (u32::BITS - REMEMBERED_BITS)) as usize
-}
-
-/// Runs something with this thread's cache for a stream of a pool, if it was used lately and the stream's handle has kept
-/// its meaning.
-#[inline]
-pub(super) fn with_last<T>(
-    pool: &impl HoldsCaches,
-    stream: Stream,
-    epoch: u64,
-    run: impl FnOnce(&ThreadCache, Counting<'_>) -> Option<T>,
-) -> Option<T> {
-    with_lately(|lately| {
-        // Looked at where it is: a copy would want more registers than there are.
-        let last = &lately[place_of(stream)];
-        let is_this = last.stream.get() == stream
-            && last.pool.get() == pool.number()
-            && last.epoch.get() == epoch;
-        if !is_this {
-            return None;
-        }
-        // SAFETY: numbers are never another pool's: this one is or was that of the pool that `pool` borrows, so `set_last` was called with
-        // a cache and counters that this pool holds, and keeps until it is dropped.
-        let (cache, counters) = unsafe { (&*last.cache.get(), last.counters.get().as_ref()) };
-        run(cache, Counting(counters))
-    })
-}
-
-/// What `with_last` is to use from now on in this thread, while the pool is known by this number.
-pub(super) fn set_last(
-    pool: &impl HoldsCaches,
-    number: u64,
-    stream: Stream,
-    epoch: u64,
-    cache: &Arc<ThreadCache>,
-    counters: Option<&Arc<Counters>>,
-) {
-    assert!(pool.holds(cache, counters), "a pool's caches are its own");
-    let (cache, counters) = (Arc::as_ptr(cache), counters.map_or(ptr::null(), Arc::as_ptr));
-    with_lately(|lately| {
-        let last = &lately[place_of(stream)];
-        last.pool.set(number);
-        last.stream.set(stream);
-        last.epoch.set(epoch);
-        last.cache.set(cache);
-        last.counters.set(counters);
-    });
-}
-
-/// This thread has no caches any more.
-pub(super) fn forget_last() {
-    // No pool has this number.
-    with_lately(|lately| lately.iter().for_each(|last| last.pool.set(0)));
-}
-
-/// A pool: it has a number that no other ever has, and keeps every cache and counter it holds until it is dropped.
-pub(super) trait HoldsCaches {
-    fn number(&self) -> u64;
-    fn holds(&self, cache: &Arc<ThreadCache>, counters: Option<&Arc<Counters>>) -> bool;
-}
-
-/// How much a cache may keep.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) blocks: usize,
-    pub(super) bytes: u64,
+fn hand_out(block: Cached, live: Word) {
+    // SAFETY: the pool is there as long as its caches are used; see `ThreadCache`.
+    unsafe { block.word() }.take_as_owner(live);
 }

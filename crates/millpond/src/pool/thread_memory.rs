@@ -5,7 +5,7 @@
 //! The system keeps some room for libraries that are loaded later; they must not want much.
 
 /// How much there is. All zeros when a thread begins.
-pub(super) const BYTES: usize = 320;
+pub(super) const BYTES: usize = 256;
 /// How its address is aligned.
 pub(super) const ALIGN: usize = 64;
 

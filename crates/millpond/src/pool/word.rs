@@ -120,6 +120,7 @@ impl Word {
 /// If the owner frees a block just as another thread does, the owner's store may hide the other's. The block is then
 /// `Cached`, or live again, when the inbox is opened: not `Remote`, so the other free is found to be a second one.
 #[derive(Debug)]
+#[repr(transparent)]
 pub(super) struct BlockWord(AtomicU32);
 
 impl BlockWord {
@@ -150,15 +151,12 @@ impl BlockWord {
         true
     }
 
-    /// The owner hands a block of its cache out. `false`: another thread's free of it is under way; it will come back by
-    /// the inbox.
+    /// The owner hands a block of its cache out. Nobody else writes the word of a block that is `Cached`: another thread's free of it
+    /// that was under way has lost, and is found out when it comes by the inbox.
     #[inline]
-    pub(super) fn take_as_owner(&self, live: Word) -> bool {
-        if !self.now().is_as(live.with(Kind::Cached)) {
-            return false;
-        }
+    pub(super) fn take_as_owner(&self, live: Word) {
+        debug_assert!(self.now().is_as(live.with(Kind::Cached)), "in a cache: {:?}", self.now());
         self.set(live);
-        true
     }
 
     /// Anybody else frees a block that they have seen live. `false`: somebody was quicker.

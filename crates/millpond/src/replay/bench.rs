@@ -37,6 +37,8 @@ pub struct Bench {
     ground: Box<dyn Ground>,
     /// Whether the driver answers with the recorded segments' addresses.
     answers_as_recorded: bool,
+    /// Whether somebody wants it to end.
+    is_over: fn() -> bool,
 }
 
 /// A device for one replay.
@@ -93,7 +95,16 @@ impl Replayed {
 impl Bench {
     /// Replays run on such devices.
     pub fn new(ground: Box<dyn Ground>) -> Bench {
-        Bench { ground, answers_as_recorded: false }
+        Bench { ground, answers_as_recorded: false, is_over: || false }
+    }
+
+    /// A search for the smallest device ends as soon as this says so.
+    pub fn until(self, is_over: fn() -> bool) -> Bench {
+        Bench { is_over, ..self }
+    }
+
+    pub(super) fn ensure_goes_on(&self) -> Result<(), ReplayError> {
+        if (self.is_over)() { Err(ReplayError::Interrupted) } else { Ok(()) }
     }
 
     /// The trace's own segment addresses serve as the driver's answers. Only a simulated device can do that.
@@ -122,7 +133,7 @@ impl Bench {
     /// There cannot be so much, or so little.
     pub fn with_capacity(&self, bytes: u64) -> Result<Bench, ReplayError> {
         let ground = self.ground.with_capacity(bytes)?;
-        Ok(Bench { ground, answers_as_recorded: self.answers_as_recorded })
+        Ok(Bench { ground, ..*self })
     }
 
     /// A program, done with an allocator, and what that has at the end.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::Step;
 use super::program::Extent;
+use super::{FailedRequest, Step};
 use crate::trace::{Event, EventKind, InitialBlock};
 
 /// Turns events into steps. What it keeps is what is live.
@@ -34,8 +34,8 @@ impl Compiler {
         self.allocate(Step { time_us: 0, addr, bytes, block: 0, stream, event: 0, thread: 0 });
     }
 
-    /// Goes on by one event.
-    pub(super) fn event(&mut self, event: &Event) {
+    /// Goes on by one event. A request that failed is no step, but told.
+    pub(super) fn event(&mut self, event: &Event) -> Option<FailedRequest> {
         let Event { time_us, addr, bytes, stream, thread, .. } = *event;
         let number = u32::try_from(self.events).unwrap_or(u32::MAX);
         self.events += 1;
@@ -43,8 +43,9 @@ impl Compiler {
         match event.kind {
             EventKind::Alloc => self.allocate(step),
             EventKind::FreeCompleted => self.free(Some(stream), step),
-            _ => {}
+            _ => return FailedRequest::of(event, number, self.live_bytes),
         }
+        None
     }
 
     fn allocate(&mut self, step: Step) {

@@ -22,6 +22,9 @@ pub enum ReplayError {
     /// The driver refused.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// Whoever waited for it does not any more; see [`Bench::until`](super::Bench::until).
+    #[error("interrupted: run it again to have all of it")]
+    Interrupted,
     /// The device cannot be had, or not like that.
     #[error("{0}")]
     Device(String),

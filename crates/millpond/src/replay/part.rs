@@ -40,9 +40,13 @@ impl Program {
             recorded_peak_reserved_bytes: 0,
             ..*self.summary()
         };
-        let place = Place::Memory(steps);
+        let place = Place::Memory(Arc::new(steps));
         let segments = Arc::clone(&self.segments);
-        Ok(Program { summary, extent, segments, place, ..*self })
+        // Where they are asked for again, they are among the steps already.
+        let failed = self.failed_requests.iter().filter(|_| !self.asks_again);
+        let failed = failed.filter(|failed| events.contains(&failed.event)).copied();
+        let (failed_requests, asks_again) = (failed.collect(), false);
+        Ok(Program { summary, extent, segments, failed_requests, asks_again, place, ..*self })
     }
 
     /// The first half of its events, and the second.

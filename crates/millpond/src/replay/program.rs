@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::RecordedSegment;
 use super::compiler::Compiler;
 use super::steps::Steps;
+use super::{FailedRequest, RecordedSegment};
 use crate::driver::Stream;
 use crate::trace::{DeviceTrace, Item, Source, Summary, Summing, TraceError, TraceFile};
 
@@ -40,6 +40,9 @@ pub struct Program {
     /// Which stream is each thread's own.
     pub(super) per_thread_stream: Option<u32>,
     pub(super) segments: Arc<[RecordedSegment]>,
+    pub(super) failed_requests: Arc<[FailedRequest]>,
+    /// Whether these are among the steps.
+    pub(super) asks_again: bool,
     pub(super) place: Place,
 }
 
@@ -56,13 +59,13 @@ pub(super) struct Extent {
 
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    Memory(Vec<Step>),
+    Memory(Arc<Vec<Step>>),
     File(TraceFile),
 }
 
 impl Default for Place {
     fn default() -> Place {
-        Place::Memory(Vec::new())
+        Place::Memory(Arc::default())
     }
 }
 
@@ -71,7 +74,8 @@ impl Program {
     pub fn of(device: &DeviceTrace) -> Program {
         let mut compiler = Compiler::default();
         device.initial_blocks().for_each(|block| compiler.initial(&block));
-        device.events.iter().for_each(|event| compiler.event(event));
+        let failed = device.events.iter().filter_map(|event| compiler.event(event));
+        let failed_requests = failed.collect();
         let segments = device.events.iter().filter_map(RecordedSegment::of);
         Program {
             device: device.device,
@@ -79,7 +83,9 @@ impl Program {
             extent: compiler.extent(),
             per_thread_stream: None,
             segments: segments.collect(),
-            place: Place::Memory(compiler.take_steps()),
+            failed_requests,
+            asks_again: false,
+            place: Place::Memory(Arc::new(compiler.take_steps())),
         }
     }
 
@@ -113,6 +119,8 @@ impl Program {
             extent: reading.compiler.extent(),
             per_thread_stream,
             segments: reading.segments.into(),
+            failed_requests: reading.failed_requests.into(),
+            asks_again: false,
             place: Place::File(file.clone()),
         });
         Ok(programs.filter(|program| program.events() > 0).collect())
@@ -123,10 +131,14 @@ impl Program {
     /// # Errors
     /// The file cannot be read any more.
     pub fn steps(&self) -> Result<Steps<'_>, TraceError> {
-        match &self.place {
-            Place::Memory(steps) => Ok(Steps::in_memory(steps)),
-            Place::File(file) => Steps::of_file(file, self.device, self.extent),
-        }
+        let steps = match &self.place {
+            Place::Memory(steps) => Steps::in_memory(steps),
+            Place::File(file) => Steps::of_file(file, self.device, self.extent)?,
+        };
+        Ok(match self.asks_again {
+            false => steps,
+            true => steps.asking_again(&self.failed_requests, self.extent.blocks - 1),
+        })
     }
 
     /// The device's number.
@@ -191,12 +203,15 @@ struct Reading {
     summing: Summing,
     compiler: Compiler,
     segments: Vec<RecordedSegment>,
+    failed_requests: Vec<FailedRequest>,
 }
 
 impl Reading {
     /// Goes on by one item. Whether it holds more memory then.
     fn item(&mut self, item: Item) -> bool {
-        let capacity = self.segments.capacity();
+        let capacity =
+            |reading: &Reading| reading.segments.capacity() + reading.failed_requests.capacity();
+        let capacity_before = capacity(self);
         match item {
             Item::Segment(segment) => self.summing.segment(&segment),
             Item::Initial(block) => {
@@ -205,18 +220,19 @@ impl Reading {
             }
             Item::Event(event) => {
                 self.summing.event(&event);
-                self.compiler.event(&event);
+                self.failed_requests.extend(self.compiler.event(&event));
                 self.segments.extend(RecordedSegment::of(&event));
             }
         }
         self.compiler.forget_steps();
-        self.compiler.has_grown() || self.segments.capacity() > capacity
+        self.compiler.has_grown() || capacity(self) > capacity_before
     }
 
     fn held_bytes(&self) -> u64 {
         let segments = 2 * self.segments.capacity() * size_of::<RecordedSegment>();
+        let failed = 2 * self.failed_requests.capacity() * size_of::<FailedRequest>();
         // The summary keeps live blocks as well.
-        2 * self.compiler.held_bytes() + segments as u64
+        2 * self.compiler.held_bytes() + (segments + failed) as u64
     }
 }
 

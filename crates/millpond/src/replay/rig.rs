@@ -20,7 +20,8 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Builds a stack on a device, and makes so many streams.
+    /// Builds a stack on a device, and makes so many streams. Nothing in it works by the clock: the program's time is not the host's, and
+    /// the same program is to do the same each time.
     ///
     /// # Errors
     /// The stack cannot be built, or the device has no streams left.
@@ -31,6 +32,7 @@ impl Rig {
             .collect::<Result<_, _>>()
             .map_err(|error| StackError::Driver { of: "a stream of the replay", error })?;
         let own_calls = driver.calls();
+        let stack = stack.clone().without_background();
         let resource = stack.build(Arc::new(driver.clone()))?.resource;
         Ok(Rig { resource, driver, streams, own_calls, clock_cost: clock_cost() })
     }

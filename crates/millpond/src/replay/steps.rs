@@ -1,8 +1,9 @@
 //! The steps of a program, one after another.
 
-use super::Step;
 use super::compiler::Compiler;
+use super::failed_request::AskedAgain;
 use super::program::Extent;
+use super::{FailedRequest, Step};
 use crate::trace::{Item, Items, TraceError, TraceFile};
 
 /// Events that are read at a time, so that a file is not parsed between any two operations that are timed.
@@ -11,6 +12,7 @@ const BATCH: usize = 4096;
 /// The steps of a program, one after another. Ends with the first error, which only a file has.
 pub struct Steps<'a> {
     from: From<'a>,
+    asked_again: Option<AskedAgain<'a>>,
 }
 
 enum From<'a> {
@@ -33,7 +35,7 @@ struct Reading<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn in_memory(steps: &'a [Step]) -> Steps<'a> {
-        Steps { from: From::Memory(steps.iter()) }
+        Steps { from: From::Memory(steps.iter()), asked_again: None }
     }
 
     /// The file was read before, and then had this extent.
@@ -45,7 +47,12 @@ impl<'a> Steps<'a> {
         let items = file.items(Some(device))?;
         let compiler = Compiler::default();
         let reading = Reading { file, items, device, extent, compiler, next: 0, error: None };
-        Ok(Steps { from: From::File(Box::new(reading)) })
+        Ok(Steps { from: From::File(Box::new(reading)), asked_again: None })
+    }
+
+    /// The same, with these requests made again as a block with this number.
+    pub(super) fn asking_again(self, failed: &'a [FailedRequest], block: u32) -> Steps<'a> {
+        Steps { asked_again: Some(AskedAgain::new(failed, block)), ..self }
     }
 }
 
@@ -53,7 +60,16 @@ impl Iterator for Steps<'_> {
     type Item = Result<Step, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.from {
+        match &mut self.asked_again {
+            None => self.from.next(),
+            Some(asked_again) => asked_again.next(|| self.from.next()),
+        }
+    }
+}
+
+impl From<'_> {
+    fn next(&mut self) -> Option<Result<Step, TraceError>> {
+        match self {
             From::Memory(steps) => steps.next().copied().map(Ok),
             From::File(reading) => reading.step(),
         }
@@ -84,7 +100,7 @@ impl Reading<'_> {
             let Some(item) = self.items.next() else { break };
             match item? {
                 (device, Item::Event(event)) if device == self.device => {
-                    self.compiler.event(&event)
+                    self.compiler.event(&event);
                 }
                 (device, Item::Initial(block)) if device == self.device => {
                     self.compiler.initial(&block);

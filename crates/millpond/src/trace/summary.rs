@@ -20,6 +20,8 @@ pub struct Summary {
     pub initial_blocks: usize,
     /// Completed frees that were skipped because their address was not live.
     pub unknown_frees: usize,
+    /// What these frees say that the blocks had.
+    pub unknown_free_bytes: u64,
 }
 
 impl Trace {
@@ -36,6 +38,9 @@ impl Trace {
                     .saturating_add(device.recorded_peak_reserved_bytes),
                 initial_blocks: sum.initial_blocks + device.initial_blocks,
                 unknown_frees: sum.unknown_frees + device.unknown_frees,
+                unknown_free_bytes: sum
+                    .unknown_free_bytes
+                    .saturating_add(device.unknown_free_bytes),
             }
         })
     }
@@ -83,7 +88,10 @@ impl Summing {
         if event.kind.concerns_memory() {
             self.streams.insert(event.stream);
         }
-        summary.unknown_frees += usize::from(self.live.apply(event) == Change::UnknownFree);
+        if self.live.apply(event) == Change::UnknownFree {
+            summary.unknown_frees += 1;
+            summary.unknown_free_bytes = summary.unknown_free_bytes.saturating_add(event.bytes);
+        }
         summary.peak_live_bytes = summary.peak_live_bytes.max(self.live.live_bytes());
         self.balance += event.kind.reserved_sign() * i128::from(event.bytes);
         self.lowest = self.balance.min(self.lowest);

@@ -72,7 +72,7 @@ impl Back {
     }
 
     fn try_mapping(&self, wanted: Wanted, prefer: Prefer, reach: Reach) -> DriverResult<NodeId> {
-        let Wanted { bytes, align, used_for, taker } = wanted;
+        let Wanted { bytes, used_for, taker, .. } = wanted;
         let mut state = self.state.lock();
         // Another thread may have mapped what serves this request meanwhile.
         if let Some(node) = state.take_in_place(wanted, reach, &self.driver)? {
@@ -81,8 +81,8 @@ impl Back {
         let node = match state.find_anywhere(wanted, reach) {
             Some(found) => {
                 // Before there is memory for it: a stream that turns out to be captured cannot be waited for.
-                state.order(found, taker, &self.driver)?;
-                state.heap.take(found, bytes, align, used_for)
+                state.order(found.node, taker, &self.driver)?;
+                state.heap.take(found, bytes, used_for)
             }
             None => {
                 let taken = state.take_without_memory(wanted);
@@ -92,7 +92,7 @@ impl Back {
         let start = state.heap.node(node).start;
         state.pages.add_user(start, bytes);
         let missing = state.pages.missing(start, bytes);
-        let mut plan = state.plan(missing.len(), self.page_bytes, prefer, wanted.taker.slot);
+        let mut plan = state.plan(missing.len(), self.page_bytes, prefer, wanted);
         drop(state);
         match self.carry_out(&missing, &mut plan) {
             Ok(handles) => self.commit(node, missing, handles, plan, wanted),
@@ -188,6 +188,9 @@ impl Back {
         let state = &mut *state;
         state.reserve(plan.created as u64 * self.page_bytes);
         state.counts.pages_created += plan.created as u64;
+        if plan.created == 0 && !plan.leaving.is_empty() {
+            state.growth.has_moved_enough();
+        }
         let mut moved_points = Points::default();
         for mut run in plan.leaving {
             for page in state.pages.of(run.start, run.bytes) {
@@ -216,8 +219,9 @@ impl Back {
         match ordered {
             Ok(waits) => {
                 state.counts.cross_stream_waits += waits as u64;
-                if state.heap.node(node).used_for == Use::Slab {
-                    state.heap.node_mut(node).points = points;
+                match wanted.used_for {
+                    Use::Slab => state.heap.node_mut(node).points = points,
+                    _ => state.growth.add_live(wanted.bytes),
                 }
                 Ok(node)
             }

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use super::growth::Spare;
 use super::mapping::{Plan, Prefer, Source};
 use super::{Leaving, Placed, Reach, State, Taker, Wanted};
 use crate::driver::{Driver, DriverResult, PhysicalHandle};
-use crate::pool::heap::{Node, NodeId, Use, position};
+use crate::pool::headers::HeaderId;
+use crate::pool::heap::{Found, Node, NodeId, Use};
 use crate::pool::pages::PageNumber;
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::streams::Order;
@@ -18,36 +20,66 @@ impl State {
         reach: Reach,
         driver: &dyn Driver,
     ) -> DriverResult<Option<NodeId>> {
-        let Wanted { bytes, align, used_for, taker } = wanted;
-        let mapped = |node: &Node| {
-            position(node, bytes, align).is_some_and(|start| self.pages.is_mapped(start, bytes))
+        let Wanted { bytes, used_for, taker, .. } = wanted;
+        let Some(found) = self.find_in_place(wanted, reach) else { return Ok(None) };
+        self.order(found.node, taker, driver)?;
+        self.use_range(found.start, bytes);
+        Ok(Some(match used_for {
+            // Others who get a block of it must come after what this stream comes after.
+            Use::Slab => self.heap.take(found, bytes, used_for),
+            _ => self.heap.take_ordered(found, bytes, used_for),
+        }))
+    }
+
+    /// As [`take_in_place`](Self::take_in_place), for a block of a stream that need not wait for anything.
+    #[inline]
+    pub(super) fn take_at_once(
+        &mut self,
+        bytes: u64,
+        align: u64,
+        taker: StreamSlot,
+    ) -> Option<(NodeId, u64)> {
+        let found = self.find_ordered(bytes, align, taker)?;
+        let node = self.heap.take_ordered(found, bytes, Use::Block);
+        self.use_range(found.start, bytes);
+        Some((node, found.start))
+    }
+
+    fn use_range(&mut self, start: u64, bytes: u64) {
+        self.pages.add_user(start, bytes);
+        self.used_bytes += bytes;
+    }
+
+    /// A range whose pages all have memory, and that the stream comes after anyway.
+    #[inline]
+    fn find_ordered(&self, bytes: u64, align: u64, taker: StreamSlot) -> Option<Found> {
+        self.heap.find(bytes, align, |node, start| {
+            self.streams.are_ordered(&node.points, taker) && self.pages.is_mapped(start, bytes)
+        })
+    }
+
+    fn find_in_place(&self, wanted: Wanted, reach: Reach) -> Option<Found> {
+        let Wanted { bytes, align, taker, .. } = wanted;
+        let found = self.find_ordered(bytes, align, taker.slot);
+        if found.is_some() {
+            return found;
+        }
+        let usable = |node: &Node, start: u64| {
+            self.streams.can_serve(&node.points, taker.slot) && self.pages.is_mapped(start, bytes)
         };
-        let ordered = |node: &Node| self.streams.are_ordered(&node.points, taker.slot);
-        let found = self.heap.find(bytes, align, |node| ordered(node) && mapped(node));
+        if reach == Reach::Every {
+            let score = |node: &Node, start| usable(node, start).then_some(node.bytes);
+            return self.heap.find_lowest(bytes, align, score);
+        }
         let may_wait = || match reach {
             Reach::Ordered => false,
             Reach::WithinSlack => !self.may_grow_by(bytes),
             Reach::Any | Reach::Every => true,
         };
-        let usable = |node: &Node| self.streams.can_serve(&node.points, taker.slot) && mapped(node);
-        let found = match found {
-            Some(found) => Some(found),
-            None if reach == Reach::Every => {
-                self.heap.find_lowest(bytes, align, |node| usable(node).then_some(node.bytes))
-            }
-            None if self.has_unordered(taker) && may_wait() => self.heap.find(bytes, align, usable),
-            None => None,
-        };
-        let Some(found) = found else { return Ok(None) };
-        self.order(found, taker, driver)?;
-        let node = self.heap.take(found, bytes, align, used_for);
-        if used_for != Use::Slab {
-            self.heap.node_mut(node).points = Points::default();
+        if self.has_unordered(taker) && may_wait() {
+            return self.heap.find(bytes, align, usable);
         }
-        let start = self.heap.node(node).start;
-        self.pages.add_user(start, bytes);
-        self.count_used(bytes);
-        Ok(Some(node))
+        None
     }
 
     /// Makes a stream come after the points of a free range, where it does not already.
@@ -78,18 +110,14 @@ impl State {
     }
 
     /// A range for which pages may be missing. With every range to be looked at, the one that misses fewest.
-    pub(super) fn find_anywhere(&self, wanted: Wanted, reach: Reach) -> Option<NodeId> {
+    pub(super) fn find_anywhere(&self, wanted: Wanted, reach: Reach) -> Option<Found> {
         let Wanted { bytes, align, taker, .. } = wanted;
-        let ordered = |node: &Node| self.streams.are_ordered(&node.points, taker.slot);
-        let usable = |node: &Node| self.streams.can_serve(&node.points, taker.slot);
+        let ordered = |node: &Node, _| self.streams.are_ordered(&node.points, taker.slot);
+        let usable = |node: &Node, _| self.streams.can_serve(&node.points, taker.slot);
         if reach == Reach::Every {
-            let missing = |node: &Node| {
-                let start = position(node, bytes, align)?;
-                Some(self.pages.missing(start, bytes).len() as u64)
-            };
-            return self
-                .heap
-                .find_lowest(bytes, align, |node| usable(node).then(|| missing(node)).flatten());
+            let missing = |start| self.pages.missing(start, bytes).len() as u64;
+            let score = |node: &Node, start| usable(node, start).then(|| missing(start));
+            return self.heap.find_lowest(bytes, align, score);
         }
         self.heap.find(bytes, align, ordered).or_else(|| self.heap.find(bytes, align, usable))
     }
@@ -98,14 +126,12 @@ impl State {
     /// any. What a stream freed before it was captured would otherwise keep everything that it has merged with.
     pub(super) fn take_without_memory(&mut self, wanted: Wanted) -> Option<NodeId> {
         let Wanted { bytes, align, used_for, .. } = wanted;
-        let (id, start) = self.heap.largest_first(bytes).find_map(|id| {
+        let found = self.heap.largest_first(bytes).find_map(|id| {
             let node = self.heap.node(id);
-            let room = self.pages.room_without_memory(node.start..node.end(), bytes, align)?;
-            Some((id, room))
+            let start = self.pages.room_without_memory(node.start..node.end(), bytes, align)?;
+            Some(Found { node: id, start })
         })?;
-        let node = self.heap.take_at(id, start, bytes, used_for);
-        self.heap.node_mut(node).points = Points::default();
-        Some(node)
+        Some(self.heap.take_ordered(found, bytes, used_for))
     }
 
     /// The largest free range with memory under all of it. Slow.
@@ -122,9 +148,18 @@ impl State {
 
     /// Whether new memory for `bytes` would keep the pool within its slack.
     pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
-        let peak = self.peak_live_bytes.max(self.live_bytes + bytes);
-        let bytes = bytes.max(self.grows_by_bytes);
-        (self.reserved_bytes + bytes) as f64 <= peak as f64 * (1.0 + self.slack)
+        let reserved = self.reserved_bytes + bytes.max(self.grows_by_bytes);
+        self.growth.is_within_slack(reserved, bytes)
+    }
+
+    /// Whether so many pages for a request are to be new, although others may be spare.
+    fn grows_by_pages(&self, count: usize, page_bytes: u64, wanted: Wanted) -> bool {
+        let spare = if count <= self.pages.spare() { Spare::Enough } else { Spare::TooLittle };
+        let new_bytes = count as u64 * page_bytes;
+        self.growth.is_worth_slack(spare, self.reserved_bytes)
+            && self
+                .growth
+                .is_within_slack(self.reserved_bytes + new_bytes, wanted.bytes.max(new_bytes))
     }
 
     /// Where `count` pages come from: loose ones, new ones within the slack, spare ones, new ones.
@@ -133,7 +168,7 @@ impl State {
         count: usize,
         page_bytes: u64,
         prefer: Prefer,
-        taker: StreamSlot,
+        wanted: Wanted,
     ) -> Plan {
         let mut sources = Vec::with_capacity(count);
         while sources.len() < count
@@ -143,11 +178,11 @@ impl State {
         }
         let mut leaving = Vec::new();
         let rest = count - sources.len();
-        let grows = prefer == Prefer::New && self.may_grow_by(rest as u64 * page_bytes);
+        let grows = prefer == Prefer::New && self.grows_by_pages(rest, page_bytes, wanted);
         if rest > 0 && !grows {
             let now = self.pages.now();
             let usable = |state: &State, points: &Points| match state.streams.order_by() {
-                Order::Events => state.streams.can_serve(points, taker),
+                Order::Events => state.streams.can_serve(points, wanted.taker.slot),
                 // All of it was freed by the one stream it is for.
                 Order::SameStream => true,
             };
@@ -179,7 +214,7 @@ impl State {
             });
             let Some((id, (first, pages))) = found else { break };
             let (start, bytes) = (self.pages.start_of(first), pages as u64 * page_bytes);
-            let node = self.heap.take_at(id, start, bytes, Use::Leaving);
+            let node = self.heap.take(Found { node: id, start }, bytes, Use::Leaving);
             let points = self.heap.node(node).points.clone();
             let handles: Vec<PhysicalHandle> =
                 self.pages.of(start, bytes).filter_map(|page| self.pages.handle(page)).collect();
@@ -225,7 +260,7 @@ impl State {
         // From above: what is left of the hole keeps its node.
         for page in pages.iter().rev() {
             let start = self.pages.start_of(*page);
-            let node = self.heap.take_at(hole, start, page_bytes, Use::Leaving);
+            let node = self.heap.take(Found { node: hole, start }, page_bytes, Use::Leaving);
             self.pages.add_user(start, page_bytes);
             let points = Points::default();
             self.leaving.push(Leaving {
@@ -252,10 +287,9 @@ impl State {
         self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.reserved_bytes);
     }
 
-    /// What may be reserved follows from now on from what is reserved, not from what was once used.
+    /// What was once used no longer says what may be reserved.
     pub(in crate::pool) fn forget_peak(&mut self) {
-        let within_slack = (self.reserved_bytes as f64 / (1.0 + self.slack)) as u64;
-        self.peak_live_bytes = self.live_bytes.max(within_slack.min(self.peak_live_bytes));
+        self.growth.forget_peak(self.reserved_bytes);
     }
 
     pub(super) fn count_used(&mut self, bytes: u64) {
@@ -267,20 +301,51 @@ impl State {
         (self.reserved_bytes.saturating_sub(self.keep_bytes) / page_bytes) as usize
     }
 
+    /// Frees blocks of their own at a point of a stream.
+    #[inline]
+    pub(super) fn free(
+        &mut self,
+        blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
+        stream: StreamSlot,
+        driver: &dyn Driver,
+    ) {
+        let (point, mut can_serve_others) = self.streams.point_and_reach(stream);
+        if self.streams.are_several() || self.streams.order_by() == Order::SameStream {
+            // An event that cannot be recorded now is recorded when somebody has to wait for it. Tried first: it shows whether
+            // the stream is captured, and what has to wait for a capture must not merge with the rest.
+            let _ = self.streams.record(stream, driver);
+            can_serve_others = self.can_serve_others(&Points::of(point));
+        }
+        for (node, header) in blocks {
+            self.unused_headers.push(header);
+            // A block has no points while it is used.
+            self.heap.node_mut(node).points = Points::of(point);
+            self.give_back_if(can_serve_others, node);
+        }
+    }
+
     pub(super) fn give_back(&mut self, node: NodeId) {
-        let points = &self.heap.node(node).points;
-        let can_serve_others = match self.streams.order_by() {
+        self.give_back_if(self.can_serve_others(&self.heap.node(node).points), node);
+    }
+
+    fn can_serve_others(&self, points: &Points) -> bool {
+        match self.streams.order_by() {
             Order::Events => self.streams.can_wait_for(points),
             // A capture's memory serves the one stream it is for.
             Order::SameStream => self.streams.are_ordered(points, StreamSlot(0)),
-        };
+        }
+    }
+
+    #[inline]
+    fn give_back_if(&mut self, can_serve_others: bool, node: NodeId) {
         if !can_serve_others {
             // It would spoil the free ranges that it merged with.
             self.withheld.push(node);
             return;
         }
-        let (start, bytes) = (self.heap.node(node).start, self.heap.node(node).bytes);
+        let Node { start, bytes, .. } = *self.heap.node(node);
         self.used_bytes -= bytes;
+        self.growth.add_freed(bytes);
         self.pages.remove_user(start, bytes);
         let merged = self.heap.free(node);
         self.streams.forget_needless(&mut self.heap.node_mut(merged).points);

@@ -130,7 +130,7 @@ impl Inner {
             cache_misses,
             global_hits: served(&self.served.global),
             reserve_hits: served(&self.served.reserve),
-            reuse_hits: served(&self.served.reuse),
+            reuse_hits: served(&self.served.reuse) + counts.taken_at_once,
             device_allocations: served(&self.served.device),
             pages_created: counts.pages_created,
             pages_released: counts.pages_released,

@@ -15,9 +15,10 @@ use crate::pool::heap::Use;
 use crate::pool::middle::{Batch, EmptySlab};
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::points::{Points, StreamSlot};
+use crate::pool::remembered_pointers::{with_last, with_remembered};
 use crate::pool::shelf::LARGEST_CACHED_BYTES;
 use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Entry, ThreadCache, with_last};
+use crate::pool::thread_cache::{Entry, ThreadCache};
 use crate::pool::{attached, scope};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
@@ -48,11 +49,10 @@ impl Inner {
         bytes: usize,
         stream: Stream,
     ) -> Option<DevicePtr> {
-        let shelf = self.settings.shelf_of(bytes)?;
-        with_last(self, stream, self.epoch(), |cache, counters| {
-            let offset = cache.take(shelf, bytes)?;
-            counters.allocated(bytes);
-            Some(self.back.address_of(offset))
+        with_remembered(self.number(), stream, |_, cache| {
+            let ptr = cache.take_known(bytes, || self.settings.shelf_of(bytes))?;
+            cache.counters(self).allocated(bytes);
+            Some(ptr)
         })
     }
 
@@ -70,7 +70,7 @@ impl Inner {
 
     /// The cache that this thread used last has no such block, or is another stream's.
     #[inline(never)]
-    pub(super) fn allocate_slow(
+    pub(in crate::pool) fn allocate_slow(
         self: &Arc<Inner>,
         bytes: usize,
         stream: Stream,
@@ -78,12 +78,18 @@ impl Inner {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        let answer = with_last(&**self, stream, self.epoch(), |cache, counters| {
+        let answer = with_last(self, stream, |cache, counters| {
             let shape = match self.shape_of(bytes) {
                 Ok(shape) => shape,
                 Err(error) => return Some(Err(error)),
             };
-            if let Some(offset) = self.take_fitting(cache, bytes, shape) {
+            // Whoever knows the stream by another handle has not asked this cache yet.
+            if let Some(offset) = self.take_cached(cache, bytes, shape) {
+                counters.allocated(bytes);
+                return Some(Ok(self.back.address_of(offset)));
+            }
+            if let Some(offset) = self.place_at_once(cache, bytes, shape) {
+                counters.missed();
                 counters.allocated(bytes);
                 return Some(Ok(self.back.address_of(offset)));
             }
@@ -186,8 +192,12 @@ impl Inner {
         let mut state = self.back.state();
         let slot = state.streams.slot(id, stream);
         state.streams.set_captured(slot, capture != CaptureState::None);
-        let are_many = state.streams.are_many();
+        let (are_many, are_several) = (state.streams.are_many(), state.streams.are_several());
         drop(state);
+        // Relaxed: what is pending for a moment longer is found by whoever needs it.
+        if are_several && self.lets_pend.swap(false, Ordering::Relaxed) {
+            self.give_back_all_pending();
+        }
         if are_many {
             // There may be no background.
             self.forget_gone_streams();
@@ -205,6 +215,10 @@ impl Inner {
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
         let cache = attached.map(|(cache, _)| cache);
+        if let Some(cache) = cache {
+            cache.forget_last();
+            self.give_back_pending(cache);
+        }
         // The driver aligns no better than the default; regions and captures have memory of their own kind.
         let may_be_direct =
             self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
@@ -402,6 +416,34 @@ impl Inner {
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
         Ok(Some(entry.offset))
+    }
+
+    /// A block of its own, if there is one that needs neither waiting nor the driver, and nothing else comes first: what is nearly
+    /// always so, without a second look at anything.
+    #[inline]
+    fn place_at_once(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+        let Shape::Own { bytes: block_bytes, align } = shape else { return None };
+        let slack = block_bytes as usize - bytes;
+        let others_come_first = bytes > self.settings.direct_above()
+            || cache.inbox.may_have_something()
+            // Relaxed: whoever sets something aside at this moment does it for later.
+            || self.reserved_large.load(Ordering::Relaxed) > 0;
+        if others_come_first || slack >= Word::MOST_SLACK {
+            return None;
+        }
+        // Which also forgets the block that was handed out last.
+        let pending = cache.take_pending();
+        let blocks = pending.offsets().map(|offset| self.unlist(offset));
+        let counts = self.settings.counts();
+        let placed =
+            self.back.free_and_allocate(blocks, block_bytes, align, cache.stream(), counts);
+        let (node, start, header) = placed?;
+        let id = header.unwrap_or_else(|| self.page_map.add_header(None));
+        let header = self.page_map.header(id);
+        header.place_own(start, block_bytes, node);
+        header.word(0).set(cache.live.with_slack(slack));
+        self.page_map.set(start, Some(id));
+        Some(start)
     }
 
     /// A block of its own, that is nobody's yet.

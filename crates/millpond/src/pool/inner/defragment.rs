@@ -97,6 +97,8 @@ impl Inner {
         self.sweep_regions(Sweep::WithoutWaiting);
         self.all_regions().iter().for_each(|region| region.interval_has_passed());
         self.back.settle_gone_streams();
+        // What an idle thread has freed last is nobody's, and may expire.
+        self.give_back_all_pending();
         self.merge_if_fragmented();
         self.forget_gone_streams();
         let (now, spare, pages_created) = {

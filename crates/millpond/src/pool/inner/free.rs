@@ -6,13 +6,16 @@ use std::sync::atomic::Ordering;
 use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::counters::Counting;
-use crate::pool::headers::{Block, Kind, Tag, Word};
+use crate::pool::headers::{Block, HeaderId, Kind, Tag, Word};
+use crate::pool::heap::NodeId;
 use crate::pool::inbox::Left;
 use crate::pool::middle::{EmptySlab, Middle};
+use crate::pool::pointer_stack::Cached;
 use crate::pool::points::{Points, StreamSlot};
-use crate::pool::shelf::LARGEST_CACHED_BYTES;
+use crate::pool::remembered_pointers::{with_last, with_remembered};
+use crate::pool::shelf::Shelf;
 use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Bounds, Entry, Parcel, RemoteFree, ThreadCache, with_last};
+use crate::pool::thread_cache::{Bounds, Entry, Parcel, RemoteFree, ThreadCache};
 use crate::resource::{FreeError, Resource};
 
 /// Blocks of their own that go to the back under one lock.
@@ -26,62 +29,65 @@ impl Inner {
         bytes: Option<usize>,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        let freed = match bytes {
-            Some(bytes) if bytes <= LARGEST_CACHED_BYTES => self.free_cached(ptr, bytes, stream),
-            Some(bytes) => self.free_uncached(ptr, bytes, stream),
-            None => false,
-        };
-        if freed {
+        if bytes.is_some_and(|bytes| self.free_cached(ptr, bytes, stream)) {
             return Ok(());
         }
         self.deallocate_missed(ptr, bytes, stream)
     }
 
-    /// The fast path alone.
-    #[inline]
-    pub(in crate::pool) fn deallocate_cached(
-        &self,
-        ptr: DevicePtr,
-        bytes: usize,
-        stream: Stream,
-    ) -> bool {
-        self.free_cached(ptr, bytes, stream)
-    }
-
-    /// The fast path: a right free of a block that the cache this thread used last owns and has room for.
+    /// The fast path: a right free of a block that the cache this thread used last has room for, on its shelves or among those that it
+    /// sends home.
     #[inline]
     fn free_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
-        let freed = with_last(self, stream, self.epoch(), |cache, counters| {
-            // What is not in the span is beyond the page map.
-            let offset = self.back.distance_of(ptr);
-            let block = self.page_map.get(offset)?.block(offset)?;
-            let slack = block.block_bytes.wrapping_sub(bytes as u64) as usize;
-            if slack >= Word::MOST_SLACK {
-                return None;
-            }
-            let put = cache.put(block, cache.live.with_slack(slack));
-            put.then(|| counters.freed(bytes))
+        let freed = with_remembered(self.number(), stream, |_, cache| {
+            let guess = || self.guess_shelf(bytes);
+            let put = cache.is_last(ptr) && cache.put_last_known(bytes)
+                || cache.put_known(bytes, guess, || self.find_for_cache(ptr))
+                || cache.is_known() && self.free_unguessed(cache, ptr, bytes);
+            put.then(|| cache.counters(self).freed(bytes))
         });
         freed.is_some()
     }
 
-    /// As [`free_cached`](Self::free_cached), for a block that is larger than those that caches keep.
+    /// As [`free_cached`](Self::free_cached), by a thread whose cache is [known](ThreadCache::is_known). What is larger than asked for comes
+    /// by here, and where one thread allocates and another frees, all frees do. Apart from the above, which then needs fewer registers.
+    /// Never panics.
     #[inline(never)]
-    fn free_uncached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
-        let freed = with_last(self, stream, self.epoch(), |cache, counters| {
-            let offset = self.back.distance_of(ptr);
-            let block = self.page_map.get(offset)?.block(offset)?;
-            let now = block.word.now();
-            let right = now.is_as(cache.live) && block.requested(now) == bytes;
-            // Others may be freeing it at this moment.
-            if !right || !block.word.free_as_other(now, Word::FREE) {
-                return None;
-            }
-            self.free_large([block.entry()], cache.stream());
-            counters.freed(bytes);
-            Some(())
-        });
-        freed.is_some()
+    pub(in crate::pool) fn free_unguessed(
+        &self,
+        cache: &ThreadCache,
+        ptr: DevicePtr,
+        bytes: usize,
+    ) -> bool {
+        let Some(block) = self.find(ptr) else { return false };
+        let now = block.word.now();
+        if now.owner() == cache.tag {
+            return cache.put_unguessed(bytes, || self.find_for_cache(ptr));
+        }
+        let is_right = now.kind() == Kind::Live && block.requested(now) == bytes;
+        if !is_right || [Tag::NONE, Tag::NOTED].contains(&now.owner()) {
+            return false;
+        }
+        // On its way home, if there is room for it beside others that go there.
+        let freed = RemoteFree { offset: block.offset, stream: cache.stream() };
+        // Others may be freeing it at this moment.
+        let free = || block.word.free_as_other(now, now.with(Kind::Remote));
+        cache.send_if(now.owner(), freed, free)
+    }
+
+    /// The shelf of most blocks that are asked for with so many bytes.
+    #[inline]
+    pub(in crate::pool) fn guess_shelf(&self, bytes: usize) -> Shelf {
+        self.settings.shelf_of(bytes).unwrap_or(Shelf::PENDING)
+    }
+
+    /// A block, as a cache keeps it; or something whose word is free.
+    #[inline]
+    pub(in crate::pool) fn find_for_cache(&self, ptr: DevicePtr) -> Option<Cached> {
+        // What is not in the span is beyond the page map. Where no block begins, the word is not that of a live one.
+        let offset = self.back.distance_of(ptr);
+        let header = self.page_map.get(offset)?;
+        Some(Cached::new(ptr.0, header.word_at(offset)?, header.kept()))
     }
 
     #[inline]
@@ -103,7 +109,10 @@ impl Inner {
     /// Puts a block whose word is `now` into its owner's cache, if there is room.
     fn put_cached(&self, cache: &ThreadCache, block: Block<'_>, now: Word) -> bool {
         let bounds = self.settings.bounds();
-        self.may_cache(block) && cache.put_within(block, now, bounds)
+        let is_kept = block.header.shelf() != Shelf::PENDING
+            // Relaxed: as where it is set.
+            || self.lets_pend.load(Ordering::Relaxed);
+        is_kept && self.may_cache(block) && cache.put_within(block, now, bounds)
     }
 
     /// Whether a block is aligned as blocks are now. Those of slabs always are, or are not taken.
@@ -114,7 +123,7 @@ impl Inner {
 
     /// A free that the cache used last cannot take: another stream's or thread's block, a full cache, a bad free.
     #[inline(never)]
-    pub(super) fn deallocate_missed(
+    pub(in crate::pool) fn deallocate_missed(
         self: &Arc<Inner>,
         ptr: DevicePtr,
         bytes: Option<usize>,
@@ -136,7 +145,7 @@ impl Inner {
         if let Some(given_bytes) = bytes.filter(|bytes| *bytes != requested) {
             return Err(FreeError::WrongSize { ptr, given_bytes, allocated_bytes: requested });
         }
-        let known = with_last(&**self, stream, self.epoch(), |cache, counters| {
+        let known = with_last(self, stream, |cache, counters| {
             Some(self.free_live(block, now, cache.stream(), Some((cache, counters))))
         });
         let freed = match known {
@@ -243,7 +252,10 @@ impl Inner {
         if !has_owner {
             match block.header.class() {
                 Some(_) => self.give_small([(stream, block.entry())], Keep::Yes),
-                None => self.free_large([block.entry()], stream),
+                None => {
+                    let pending = own.map(ThreadCache::take_pending).unwrap_or_default();
+                    self.free_at(pending.offsets().chain([block.offset]), stream);
+                }
             }
             return true;
         }
@@ -401,13 +413,43 @@ impl Inner {
 
     /// Gives free blocks of their own to the back.
     pub(super) fn free_large(&self, entries: impl IntoIterator<Item = Entry>, stream: StreamSlot) {
-        let blocks = entries.into_iter().map(|entry| {
-            let header = self.page_map.header(entry.header);
-            header.word(0).set(Word::FREE);
-            self.page_map.set(header.start(), None);
-            (header.node(), entry.header)
-        });
-        self.back.free(blocks, stream);
+        self.free_at(entries.into_iter().map(|entry| entry.offset), stream);
+    }
+
+    /// As [`free_large`](Self::free_large), of the blocks that begin at some offsets.
+    fn free_at(&self, offsets: impl IntoIterator<Item = u64>, stream: StreamSlot) {
+        self.back.free(offsets.into_iter().map(|offset| self.unlist(offset)), stream);
+    }
+
+    /// Forgets a free block of its own, before somebody else gets its memory.
+    #[inline]
+    pub(super) fn unlist(&self, offset: u64) -> (NodeId, HeaderId) {
+        let header = self.page_map.get(offset).expect("a block that is not given back");
+        header.word(0).set(Word::FREE);
+        self.page_map.set(offset, None);
+        (header.node(), header.id)
+    }
+
+    /// Gives back what the owner's thread has freed and is pending.
+    pub(super) fn give_back_pending(&self, cache: &ThreadCache) {
+        let pending = cache.take_pending();
+        if !pending.is_empty() {
+            self.free_at(pending.offsets(), cache.stream());
+        }
+    }
+
+    /// Gives back what all threads have freed and is pending.
+    pub(super) fn give_back_all_pending(&self) {
+        let may_pend = |cache: &&Arc<ThreadCache>| cache.may_pend();
+        let caches: Vec<_> = self.caches.lock().by_tag.iter().filter(may_pend).cloned().collect();
+        for cache in caches {
+            let reclaiming = self.caches.lock();
+            let (stream, pending) = (cache.stream(), cache.reclaim_pending());
+            drop(reclaiming);
+            if !pending.is_empty() {
+                self.free_at(pending.offsets(), stream);
+            }
+        }
     }
 
     pub(super) fn give_all(

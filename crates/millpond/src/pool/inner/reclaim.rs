@@ -28,7 +28,7 @@ impl Inner {
             return Some(orphan);
         }
         let tag = Tag::at(caches.by_tag.len())?;
-        let cache = Arc::new(ThreadCache::new(tag, stream));
+        let cache = Arc::new(ThreadCache::new(tag, stream, self.back.address_of(0), &self.epoch));
         caches.by_tag.push(Arc::clone(&cache));
         Some(cache)
     }

@@ -31,7 +31,7 @@ use crate::trace::{Block, BlockState, EventKind, Frame, StackId, Stacks, Trace};
 /// A memory snapshot to be written: what `torch.cuda.memory._dump_snapshot` would write of PyTorch's own allocator.
 ///
 /// [`Trace::open`] reads it back, and so does Python's `pickle`. It is made for the viewer at pytorch.org/memory_viz too: keys and
-/// opcodes are those that its source handles; no test runs it. The viewer goes back from the segments through the entries, so
+/// opcodes are those that its source handles; no test runs it, people have. The viewer goes back from the segments through the entries, so
 /// these have to agree: a block's `Alloc` and frees lie in a segment that is there at
 /// the time, by its own entry or at the end.
 #[derive(Clone, Debug, PartialEq)]

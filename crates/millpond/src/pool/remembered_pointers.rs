@@ -1,0 +1,131 @@
+//! What each thread remembers of its last calls, so that the next one finds the thread's cache by three comparisons.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::Arc;
+
+use super::counters::Counting;
+use super::inner::Inner;
+use super::thread_cache::ThreadCache;
+use super::thread_memory;
+use crate::driver::Stream;
+
+/// What a call of a thread used lately. Nothing, if all is zeros.
+///
+/// The cache is one that the thread has [attached](super::attached), so it is there. The pool is, too, while somebody may enter the
+/// cache by what is remembered: a pool sees to that when it goes.
+#[derive(Debug)]
+pub(super) struct LastUse {
+    stream: Cell<Stream>,
+    number: Cell<u64>,
+    cache: Cell<*const ThreadCache>,
+    pool: Cell<*const Inner>,
+}
+
+impl LastUse {
+    #[inline]
+    pub(super) fn stream(&self) -> Stream {
+        self.stream.get()
+    }
+
+    /// The number that the pool is or was known by.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.number.get()
+    }
+
+    /// # Safety
+    /// Something is remembered here, and by this thread.
+    #[inline]
+    pub(super) unsafe fn cache(&self) -> &ThreadCache {
+        // SAFETY: a cache that this thread has attached, as `remember` was promised; whoever detaches one forgets it before.
+        unsafe { &*self.cache.get() }
+    }
+
+    /// The pool that is or was known by its number. To be used where what is remembered has been found to hold.
+    #[inline]
+    pub(super) fn pool(&self) -> *const Inner {
+        self.pool.get()
+    }
+}
+
+/// Streams that a thread may use in turn without looking its caches up: two to the power of this.
+const REMEMBERED_BITS: u32 = 3;
+const REMEMBERED: usize = 1 << REMEMBERED_BITS;
+
+/// What a thread used lately, by [place](place_of).
+type Lately = [LastUse; REMEMBERED];
+const _: () = assert!(size_of::<Lately>() <= thread_memory::BYTES);
+const _: () = assert!(align_of::<Lately>() <= thread_memory::ALIGN);
+
+/// What this thread used lately.
+#[inline(always)]
+fn lately<T>(run: impl FnOnce(&Lately) -> T) -> T {
+    // SAFETY: memory of this thread's own, large enough and aligned, that nothing else uses. It begins as zeros, which are numbers and
+    // null pointers, and the reference does not leave the thread.
+    run(unsafe { &*thread_memory::address().cast::<Lately>() })
+}
+
+/// Where a stream is remembered. Handles are addresses of something, or small numbers.
+#[inline]
+fn place_of(stream: Stream) -> usize {
+    // Of 32 bits: such a factor is part of an instruction.
+    const GOLDEN: u32 = 0x9e37_79b9;
+    ((stream.0 as u32).wrapping_mul(GOLDEN) >> (u32::BITS - REMEMBERED_BITS)) as usize
+}
+
+/// Runs something with this thread's cache for a stream of a pool, if it was used lately: the fast path, which makes sure itself that
+/// the stream's handle has kept its meaning.
+#[inline]
+pub(super) fn with_remembered<T>(
+    number: u64,
+    stream: Stream,
+    run: impl FnOnce(&LastUse, &ThreadCache) -> Option<T>,
+) -> Option<T> {
+    lately(|lately| {
+        // Looked at where it is: a copy would want more registers than there are.
+        let last = &lately[place_of(stream)];
+        if last.stream.get() != stream || last.number.get() != number {
+            return None;
+        }
+        // SAFETY: no pool has the number of a place where nothing is remembered.
+        run(last, unsafe { last.cache() })
+    })
+}
+
+/// As [`with_remembered`], if the stream's handle has kept its meaning.
+pub(super) fn with_last<T>(
+    pool: &Inner,
+    stream: Stream,
+    run: impl FnOnce(&ThreadCache, Counting<'_>) -> Option<T>,
+) -> Option<T> {
+    with_remembered(pool.number(), stream, |_, cache| {
+        if cache.is_known() { run(cache, Counting(Some(cache.counters(pool)))) } else { None }
+    })
+}
+
+/// What [`with_remembered`] is to use from now on in this thread, while the pool is known by this number and it is this epoch.
+///
+/// # Safety
+/// This thread has the cache attached, and [forgets](forget) this before it no longer has.
+pub(super) unsafe fn remember(pool: &Inner, number: u64, stream: Stream, cache: &Arc<ThreadCache>) {
+    lately(|lately| {
+        let last = &lately[place_of(stream)];
+        last.stream.set(stream);
+        last.number.set(number);
+        last.cache.set(Arc::as_ptr(cache));
+        last.pool.set(pool);
+    });
+}
+
+/// This thread has no caches any more.
+pub(super) fn forget() {
+    lately(|lately| {
+        for last in lately {
+            // No pool has this number.
+            last.number.set(0);
+            last.cache.set(ptr::null());
+            last.pool.set(ptr::null());
+        }
+    });
+}
