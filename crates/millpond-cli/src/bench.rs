@@ -29,7 +29,7 @@ use crate::device::{self, Site};
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workloads = workloads(&options.workload)?;
     let allocators = chosen::allocators(&options.allocator)?;
-    let device = options.device.clone().unwrap_or_else(device::default_name);
+    let device = device::chosen(options.device.as_deref());
     let site = Site::named(&device)?;
     let mut entrants = allocators
         .iter()

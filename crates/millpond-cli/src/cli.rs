@@ -13,8 +13,8 @@ use crate::explain::At;
     version,
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    after_help = "Devices are named sim:PROFILE (a100-80g, h100-80g, v100-16g, rtx4090-24g, p100-16g, or the path \
-                  of a profile file) and cuda:N. MILLPOND_DEVICE names the one that is used when none is given.\n\n\
+    after_help = "Devices are named sim:PROFILE, or PROFILE alone (a100-80g, h100-80g, v100-16g, rtx4090-24g, p100-16g, or the path \
+                  of a profile file), and cuda:N. MILLPOND_DEVICE names the one that is used when none is given.\n\n\
                   Exit codes: 0 done, 1 ran with a negative result, 2 bad input or usage.\n\n\
                   Examples:\n  \
                   millpond devices                            every device, and which is the default\n  \
@@ -186,7 +186,7 @@ pub(crate) struct ExplainOptions {
     /// A PyTorch memory snapshot, an RMM log, or a trace of Millpond's own
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
-    /// The moment: the number of an event, peak (the most is live), or oom (where memory runs out)
+    /// The moment: the number of an event, peak (the most is live), or oom (memory ran out when it was recorded, or else runs out here)
     #[arg(long, value_name = "EVENT", default_value = "peak")]
     pub(crate) at: At,
     /// The allocator that holds the memory

@@ -30,7 +30,7 @@ use crate::{device, interrupt, stacks};
 pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     let scenarios = chosen(&options.scenario)?;
     let stacks = stacks::chosen(&options.allocator)?;
-    let device = options.device.clone().unwrap_or_else(device::default_name);
+    let device = device::chosen(options.device.as_deref());
     let site = Site::named(&device)?;
     interrupt::listen()?;
     let contest = Contest { site, seed: options.seed };
@@ -100,37 +100,27 @@ impl Contest {
     }
 
     fn play(&self, scenario: &Scenario, stack: &Stack) -> Result<Row> {
-        let played_by = stacks::without_background(stack)?;
-        let mut row = self.row(scenario, stack, &played_by, Locking::None)?;
+        let stack = &stack.clone().without_background();
+        let mut row = self.row(scenario, stack, Locking::None)?;
         if scenario.has_mutex() {
-            let locked = self.row(scenario, stack, &played_by, Locking::Mutex)?;
+            let locked = self.row(scenario, stack, Locking::Mutex)?;
             let place = || scenario.place(&self.site, self.seed);
             row.mutex = Some(MutexRow {
                 host_ns: locked.host_ns,
                 modelled_ns: locked.modelled_ns,
-                threads_host_ns: contention::pair_ns(place()?, &played_by, Locking::None)?,
-                threads_host_ns_with_mutex: contention::pair_ns(
-                    place()?,
-                    &played_by,
-                    Locking::Mutex,
-                )?,
+                threads_host_ns: contention::pair_ns(place()?, stack, Locking::None)?,
+                threads_host_ns_with_mutex: contention::pair_ns(place()?, stack, Locking::Mutex)?,
             });
         }
         Ok(row)
     }
 
-    fn row(
-        &self,
-        scenario: &Scenario,
-        stack: &Stack,
-        played_by: &Stack,
-        locking: Locking,
-    ) -> Result<Row> {
+    fn row(&self, scenario: &Scenario, stack: &Stack, locking: Locking) -> Result<Row> {
         let begin = Instant::now();
         let mut best: Option<Row> = None;
         for _ in 0..MOST_TIMES {
-            let played = scenario.play(&self.site, self.seed, played_by, locking)?;
-            let row = Row::new(scenario.name, stack.to_string(), &played);
+            let played = scenario.play(&self.site, self.seed, stack, locking)?;
+            let row = Row::new(scenario.name, stack, &played);
             if best.as_ref().is_none_or(|best| row.host_ns < best.host_ns) {
                 best = Some(row);
             }

@@ -19,6 +19,19 @@ pub(crate) fn default_name() -> String {
         .unwrap_or_else(|| DEFAULT_DEVICE.to_owned())
 }
 
+/// The device that an option names, or the usual one, by its whole name: of a simulated one the profile alone is enough.
+pub(crate) fn chosen(option: Option<&str>) -> String {
+    whole_name(&option.map_or_else(default_name, str::to_owned))
+}
+
+/// A profile's name alone is that of a simulated device.
+pub(crate) fn whole_name(name: &str) -> String {
+    match !name.contains(':') && Profile::named(name).is_ok() {
+        true => format!("sim:{name}"),
+        false => name.to_owned(),
+    }
+}
+
 /// Where something runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Site {

@@ -120,7 +120,7 @@ impl Device {
 pub(crate) fn run(options: &DevicesOptions) -> Result<()> {
     let default = device::default_name();
     match &options.device {
-        Some(name) => match name.parse()? {
+        Some(name) => match device::whole_name(name).parse()? {
             DeviceName::Simulated(profile) => {
                 describe(&Profile::named(&profile)?, &default, options)
             }

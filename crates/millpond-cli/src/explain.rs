@@ -7,6 +7,7 @@ mod report;
 
 use anyhow::{Result, ensure};
 use millpond::Stack;
+use millpond::replay::Stopped;
 
 use self::callers::{Moment, by_frame};
 pub(crate) use self::moment::At;
@@ -14,6 +15,7 @@ use self::report::Report;
 use crate::cli::{Addresses, ExplainOptions};
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{one_of, open};
+use crate::replay::recorded_oom::RecordedOom;
 
 /// Replays a trace up to a moment, and looks.
 pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
@@ -21,9 +23,20 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
     let Bench { bench, .. } = Bench::new(&options.bench, Addresses::Simulated)?;
     let source = open(&options.trace)?;
     let recorded = one_of(&source, &options.trace, options.trace_device)?;
-    let event = options.at.event(&bench, &stack, &recorded.program)?;
-    let part = recorded.program.part(0..event.saturating_add(1))?;
+    let mut recorded_oom = RecordedOom::of(&recorded.program).filter(|_| options.at == At::Oom);
+    let mut event = match &recorded_oom {
+        Some(oom) => oom.event,
+        None => options.at.event(&bench, &stack, &recorded.program)?,
+    };
+    let mut part = recorded.program.part(0..event.saturating_add(1))?;
     let left = bench.replay_and_look(&stack, &part)?;
+    if recorded_oom.is_some()
+        && let Some(Stopped::Allocation { event: earlier, .. }) = left.outcome.stopped
+    {
+        // This allocator does not get as far as the recorded one did.
+        (event, recorded_oom) = (earlier, None);
+        part = recorded.program.part(0..event.saturating_add(1))?;
+    }
     let early = left.outcome.stopped.as_ref().filter(|_| options.at != At::Oom);
     ensure!(
         early.is_none(),
@@ -38,7 +51,8 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
         live.retain(|step| event == 0 || step.event != event);
     }
     let by_frame = by_frame(&source, Moment { device: recorded.program.device(), event, failed })?;
-    let report = Report::new(&recorded.name, &stack, event, &live, by_frame, &left);
+    let report = Report::new(&recorded.name, &stack, event, &live, by_frame, &left)
+        .at_recorded_oom(recorded_oom);
     if !options.json.write(&report)? {
         report.print()?;
     }

@@ -32,6 +32,14 @@ pub(crate) fn mib(bytes: u64) -> String {
     if mib < 10.0 { format!("{mib:.1}") } else { format!("{mib:.0}") }
 }
 
+/// Why there is no ratio for these allocators.
+pub(crate) fn other_memory(allocators: &[&str]) -> String {
+    format!(
+        "{}: pinned or managed memory, which is not reserved on the device; so there is no ratio, and no comparison with those that do.",
+        allocators.join(", ")
+    )
+}
+
 /// Prints text to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")

@@ -29,5 +29,5 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
         report.print()?;
     }
     let has_one = report.ranking.first().is_some_and(|best| best.oom.is_none());
-    Ok(if has_one { Finding::Good } else { Finding::Bad })
+    Ok(if has_one && !report.interrupted { Finding::Good } else { Finding::Bad })
 }

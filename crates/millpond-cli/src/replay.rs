@@ -2,14 +2,16 @@
 
 mod addresses;
 pub(crate) mod bench;
+mod names;
 mod on_page;
 pub(crate) mod recorded;
+pub(crate) mod recorded_oom;
 mod report;
 mod transcribe;
 
 use anyhow::Result;
 
-use self::bench::Bench;
+use self::bench::{Bench, smallest_bytes};
 pub(crate) use self::recorded::named;
 use self::recorded::{all_of, ensure_has_segments, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
@@ -21,10 +23,16 @@ use crate::{Finding, interrupt, stacks};
 pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let stacks = stacks::chosen(&options.allocator)?;
     let Bench { device, bench } = Bench::new(&options.bench, options.addresses)?;
-    let mut recorded = Vec::new();
+    let (mut named, mut of_files) = (Vec::new(), Vec::new());
     for path in &options.traces {
-        recorded.extend(all_of(&open(path)?, path)?);
+        let source = open(path)?;
+        named.push((path.as_path(), source.name().to_owned()));
+        of_files.push(all_of(&source, path)?);
     }
+    let of_files = names::told_apart(&named).into_iter().zip(of_files);
+    let recorded: Vec<_> = of_files
+        .flat_map(|(name, of_file)| of_file.into_iter().map(move |one| name.of(one)))
+        .collect();
     if options.addresses == Addresses::Recorded {
         recorded.iter().try_for_each(ensure_has_segments)?;
     }
@@ -52,10 +60,10 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
             }
             let smallest = match options.quick {
                 true => None,
-                false => bench.smallest_bytes(stack, &recorded.program, &replayed)?,
+                false => smallest_bytes(&bench, stack, &recorded.program, &replayed)?,
             };
             results.push(ReportedResult::new(
-                stack.to_string(),
+                stack,
                 &recorded.program,
                 &replayed,
                 smallest,
@@ -67,7 +75,8 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
         recorders.push(watched);
     }
     progress.finish_and_clear();
-    let report = Report { device, bench: &bench, traces };
+    let interrupted = interrupt::is_requested();
+    let report = Report { device, bench: &bench, interrupted, traces };
     if let Some(path) = &options.html {
         on_page::page(&report, &recorders).write(path)?;
     }
@@ -75,5 +84,5 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
         report.print()?;
     }
     let is_out = report.traces.iter().any(ReportedTrace::has_failed);
-    Ok(if is_out { Finding::Bad } else { Finding::Good })
+    Ok(if is_out || interrupted { Finding::Bad } else { Finding::Good })
 }

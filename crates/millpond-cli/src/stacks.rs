@@ -21,21 +21,6 @@ pub(crate) fn chosen(options: &[String]) -> Result<Vec<Stack>> {
     Ok(stacks)
 }
 
-/// The same stack with nothing in it that works by the clock: what it does then follows from what is asked of it.
-pub(crate) fn without_background(stack: &Stack) -> Result<Stack> {
-    let text = stack.to_string();
-    let (adaptors, resource) = match text.rsplit_once('/') {
-        Some((adaptors, resource)) => (format!("{adaptors}/"), resource),
-        None => (String::new(), text.as_str()),
-    };
-    let is_pool = resource == "pool" || resource.starts_with("pool:");
-    if !is_pool || resource.contains("enable_defrag") {
-        return Ok(text.parse()?);
-    }
-    let separator = if resource == "pool" { ':' } else { ',' };
-    Ok(format!("{adaptors}{resource}{separator}enable_defrag=false").parse()?)
-}
-
 /// Takes a list apart at commas outside of brackets. What is `key=value` goes on with the options of the stack before it.
 pub(crate) fn separate(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();

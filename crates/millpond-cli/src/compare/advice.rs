@@ -74,7 +74,7 @@ fn special_cases(rows: &[Row], best: &Standing) -> Vec<Advice> {
     let mut cases: Vec<Advice> = Vec::new();
     for row in rows.iter().filter(|row| row.allocator == best.allocator && row.has_finished()) {
         let finished =
-            rows.iter().filter(|other| other.scenario == row.scenario && other.has_finished());
+            rows.iter().filter(|other| other.scenario == row.scenario && other.is_compared());
         let Some(first) = finished.min_by(|one, other| key(one).total_cmp(&key(other))) else {
             continue;
         };
@@ -102,7 +102,8 @@ fn memory_limited(rows: &[Row]) -> Vec<Advice> {
     let key = |row: &Row| row.time_ns() * row.mean_ratio();
     let mut cases = Vec::new();
     for scenario in ["near-exhaustion", "tight-memory"] {
-        let of_it = || rows.iter().filter(|row| row.scenario == scenario);
+        let of_it =
+            || rows.iter().filter(|row| row.scenario == scenario && row.takes_device_memory());
         let finished = || of_it().filter(|row| row.has_finished());
         let Some(best) = finished().min_by(|one, other| key(one).total_cmp(&key(other))) else {
             continue;
@@ -129,7 +130,7 @@ fn figures(row: &Row) -> String {
     format!(
         "{:.0} ms, {} MiB held for {} live",
         row.time_ns() / 1e6,
-        row.mean_reserved_bytes >> 20,
+        row.mean_reserved_bytes.unwrap_or(0) >> 20,
         row.mean_live_bytes >> 20
     )
 }
@@ -147,9 +148,34 @@ fn share(rows: &[Row], best: &Standing) -> Option<Advice> {
     };
     let (ours, plain) = (median(ours)?, median(plain)?);
     let why = format!(
-        "allocation takes {:.1} % of the time where kernels run (median of the scenarios), with direct {:.0} %: once there is a pool, look at kernels and waiting first",
+        "allocation takes {:.1} % of the time where kernels run (median of the scenarios), with direct {:.0} %: {}",
         ours * 100.0,
-        plain * 100.0
+        plain * 100.0,
+        where_to_look(ours)
     );
     Some(Advice { case: "before anything else".into(), allocator: best.allocator.clone(), why })
+}
+
+/// Where time is to be gained, if allocating takes such a part of it.
+fn where_to_look(share: f64) -> &'static str {
+    match share {
+        share if share <= EQUAL => {
+            "no allocator gains much there any more, look at kernels and waiting"
+        }
+        share if share < 0.5 => "look at kernels and waiting first, then at how often you allocate",
+        _ => "look at how often you allocate first: kernels and waiting take less",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_look_follows_from_the_share() {
+        let places = [0.02, 0.3, 0.59].map(where_to_look);
+        assert!(places[0].starts_with("no allocator gains"));
+        assert!(places[1].starts_with("look at kernels and waiting first"));
+        assert!(places[2].starts_with("look at how often you allocate first"));
+    }
 }

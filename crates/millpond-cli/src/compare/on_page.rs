@@ -63,7 +63,7 @@ const FIGURES: [Figure<Of>; 10] = [
         unit: Unit::Bytes,
         origin: Origin::Counted,
         better: Better::Less,
-        of: |row| row.peak_reserved_bytes as f64,
+        of: |row| row.peak_reserved_bytes.map_or(f64::INFINITY, |bytes| bytes as f64),
         is_compared: true,
     },
     Figure {
@@ -168,7 +168,10 @@ pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
             "Counted and modelled figures follow from the seed; modelled ones are from the profile of the device. Measured ones are host time on \
              the machine that wrote this page, which does other things, too."
                 .to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(report.note_on_other_memory())
+        .collect(),
         sections,
     }
 }
@@ -179,8 +182,11 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)], times: Times) -> Matrix {
         .map_or_else(Vec::new, |(_, rows)| rows.iter().map(|row| row.allocator.clone()).collect());
     let cell = |figure: &Figure<Of>, rows: &[&Row], allocator: &String| {
         match rows.iter().find(|row| row.allocator == *allocator) {
-            Some(row) if row.has_finished() => {
+            Some(row) if row.is_compared() => {
                 MatrixCell { value: Some((figure.of)(row)), note: None }
+            }
+            Some(row) if row.has_finished() => {
+                MatrixCell { value: None, note: Some("not the device's memory".to_owned()) }
             }
             Some(_) => MatrixCell { value: None, note: Some("ran out".to_owned()) },
             // Interrupted before.
@@ -205,9 +211,9 @@ fn matrix(played: &[(&Scenario, Vec<&Row>)], times: Times) -> Matrix {
 fn figures(rows: &[&Row], times: Times) -> Table {
     let row = |row: &&Row| PageRow {
         cells: std::iter::once(Cell::Text(row.allocator.clone()))
-            .chain(FIGURES.iter().map(|figure| Cell::Number((figure.of)(row))))
+            .chain(FIGURES.iter().map(|figure| finite((figure.of)(row))))
             .collect(),
-        is_compared: row.has_finished(),
+        is_compared: row.is_compared(),
     };
     let ran_out =
         |row: &&Row| Some(format!("{} ran out with {}", row.allocator, row.oom.as_ref()?));
@@ -249,18 +255,15 @@ fn standings(report: &Report) -> Table {
         ratio("Mean", Origin::Counted, "Reserved to live on average: geometric mean."),
         Column::of_texts("Ran out", "Scenarios in which memory was out."),
     ];
-    let rows = report.standings.iter().map(|standing| {
-        let finite = |value: f64| Cell::maybe(value.is_finite().then_some(value));
-        PageRow {
-            cells: vec![
-                Cell::Text(standing.allocator.clone()),
-                finite(standing.time_ratio),
-                finite(standing.peak_ratio),
-                finite(standing.mean_ratio),
-                Cell::Text(standing.ran_out.join(", ")),
-            ],
-            is_compared: standing.ran_out.is_empty(),
-        }
+    let rows = report.standings.iter().map(|standing| PageRow {
+        cells: vec![
+            Cell::Text(standing.allocator.clone()),
+            finite(standing.time_ratio),
+            finite(standing.peak_ratio),
+            finite(standing.mean_ratio),
+            Cell::Text(standing.ran_out.join(", ")),
+        ],
+        is_compared: standing.ran_out.is_empty(),
     });
     Table { title: "Ranking".to_owned(), columns, rows: rows.collect(), notes: Vec::new() }
 }
@@ -284,6 +287,11 @@ fn seeds(report: &Report) -> Table {
         ("Why", "What stands behind ours."),
     ];
     texts("Figures", &columns, rows)
+}
+
+/// What is not finite is not known.
+fn finite(value: f64) -> Cell {
+    Cell::maybe(value.is_finite().then_some(value))
 }
 
 /// A table without numbers.

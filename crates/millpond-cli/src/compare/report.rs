@@ -10,7 +10,7 @@ use super::scenario::Scenario;
 use super::scenarios::fragmentation::TIMES;
 use super::seeds::Beside;
 use super::standing::Standing;
-use crate::output::{mib, print, print_table, table};
+use crate::output::{mib, other_memory, print, print_table, table};
 
 /// Where the times of the device are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,14 +45,18 @@ impl Times {
     }
 }
 
-/// `modelled_ns` becomes `measured_ns`, wherever it is.
+/// What is in `modelled_ns` goes to `measured_ns`, wherever it is. The key stays, with nothing in it.
 fn rename_modelled(json: &mut serde_json::Value) {
     match json {
         serde_json::Value::Array(items) => items.iter_mut().for_each(rename_modelled),
         serde_json::Value::Object(fields) => {
             for (key, mut value) in std::mem::take(fields) {
                 rename_modelled(&mut value);
-                fields.insert(key.replace("modelled_ns", "measured_ns"), value);
+                let measured = key.replace("modelled_ns", "measured_ns");
+                if measured != key {
+                    fields.insert(key, serde_json::Value::Null);
+                }
+                fields.insert(measured, value);
             }
         }
         _ => {}
@@ -92,7 +96,24 @@ impl Report {
              {heading}: ms of all the rest (driver calls, kernels, waiting) {whose} once the allocator has grown; COLD: while it grows. ALLOC: the part of TIME that is allocating and freeing, driver and all.\n\
              RESERVED: MiB taken from the driver at the most, RATIO to what was live at the most; MEAN: on average, to what was live on average. CALLS: of the driver.\n\n",
             self.device, self.seed
-        ))
+        ))?;
+        if let Some(note) = self.note_on_other_memory() {
+            print(&format!("{note}\n\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Why some are in no ranking, if there are such.
+    pub(crate) fn note_on_other_memory(&self) -> Option<String> {
+        let mut names: Vec<&str> = self
+            .results
+            .iter()
+            .filter(|row| !row.takes_device_memory())
+            .map(|row| row.allocator.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        (!names.is_empty()).then(|| other_memory(&names))
     }
 
     fn print_winners(&self, scenarios: &[&Scenario]) -> Result<()> {
@@ -114,7 +135,7 @@ impl Report {
                 format!("{:.1} %{alike} ({})", ahead * 100.0, next.allocator)
             });
             let peak = |row: &&Row| row.peak_reserved_bytes;
-            let least = of_it().filter(|row| row.has_finished()).min_by_key(peak);
+            let least = of_it().filter(|row| row.is_compared()).min_by_key(peak);
             let out: Vec<&str> = of_it()
                 .filter(|row| !row.has_finished())
                 .map(|row| row.allocator.as_str())
@@ -206,6 +227,10 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
     for row in rows {
         let finished = row.has_finished();
         let or_dash = |text: String| if finished { text } else { dash() };
+        let ratio = |ratio: f64| match finished && ratio.is_finite() {
+            true => format!("{ratio:.3}"),
+            false => dash(),
+        };
         cells.add_row([
             row.allocator.clone(),
             or_dash(ms(row.time_ns())),
@@ -214,9 +239,9 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
             or_dash(ms(row.cold_modelled_ns as f64)),
             or_dash(format!("{:.1} %", row.allocation_share() * 100.0)),
             format!("{:.0}", row.ns_per_operation()),
-            mib(row.peak_reserved_bytes),
-            or_dash(format!("{:.3}", row.peak_ratio())),
-            or_dash(format!("{:.3}", row.mean_ratio())),
+            row.peak_reserved_bytes.map_or_else(dash, mib),
+            ratio(row.peak_ratio()),
+            ratio(row.mean_ratio()),
             row.driver_calls.to_string(),
         ]);
     }

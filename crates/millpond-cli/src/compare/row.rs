@@ -1,5 +1,6 @@
 //! What one scenario showed of one allocator.
 
+use millpond::Stack;
 use serde::Serialize;
 
 use super::world::{Phase, Played};
@@ -16,9 +17,10 @@ pub(crate) struct Row {
     /// The same of the pass before, in which the allocator grew.
     pub(crate) cold_modelled_ns: u64,
     pub(crate) peak_live_bytes: u64,
-    pub(crate) peak_reserved_bytes: u64,
+    /// Of the device's memory. `None` for allocators whose memory is not the device's: they would win by reserving nothing.
+    pub(crate) peak_reserved_bytes: Option<u64>,
     pub(crate) mean_live_bytes: u64,
-    pub(crate) mean_reserved_bytes: u64,
+    pub(crate) mean_reserved_bytes: Option<u64>,
     pub(crate) oom: Option<String>,
     pub(crate) operations: u64,
     /// Calls of the driver that allocations and frees made.
@@ -54,7 +56,8 @@ pub(crate) struct MutexRow {
 }
 
 impl Row {
-    pub(crate) fn new(scenario: &'static str, allocator: String, played: &Played) -> Row {
+    pub(crate) fn new(scenario: &'static str, stack: &Stack, played: &Played) -> Row {
+        let takes_device_memory = !stack.host_reaches();
         let phase = |phase: &Phase| PhaseRow {
             phase: phase.name,
             host_ns: phase.cost.host.as_nanos() as u64,
@@ -62,14 +65,14 @@ impl Row {
         };
         Row {
             scenario,
-            allocator,
+            allocator: stack.to_string(),
             host_ns: played.cost.host.as_nanos() as u64,
             modelled_ns: played.modelled.as_nanos() as u64,
             cold_modelled_ns: played.cold_modelled.as_nanos() as u64,
             peak_live_bytes: played.peak_live_bytes,
-            peak_reserved_bytes: played.peak_reserved_bytes,
+            peak_reserved_bytes: takes_device_memory.then_some(played.peak_reserved_bytes),
             mean_live_bytes: played.mean_live_bytes as u64,
-            mean_reserved_bytes: played.mean_reserved_bytes as u64,
+            mean_reserved_bytes: takes_device_memory.then_some(played.mean_reserved_bytes as u64),
             oom: played.stopped.clone(),
             operations: played.cost.operations,
             driver_calls: played.driver_calls,
@@ -82,6 +85,15 @@ impl Row {
 
     pub(crate) fn has_finished(&self) -> bool {
         self.oom.is_none()
+    }
+
+    pub(crate) fn takes_device_memory(&self) -> bool {
+        self.peak_reserved_bytes.is_some()
+    }
+
+    /// Whether it can be the best: it came to the end, and what it reserves is the device's.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.has_finished() && self.takes_device_memory()
     }
 
     /// Measured and modelled together: what a user would have waited for.
@@ -107,17 +119,23 @@ impl Row {
         self.host_ns as f64 / self.operations.max(1) as f64
     }
 
+    /// Not finite where nothing of the device's memory is taken.
     pub(crate) fn peak_ratio(&self) -> f64 {
-        self.peak_reserved_bytes as f64 / self.peak_live_bytes.max(1) as f64
+        ratio(self.peak_reserved_bytes, self.peak_live_bytes)
     }
 
+    /// Likewise.
     pub(crate) fn mean_ratio(&self) -> f64 {
-        self.mean_reserved_bytes as f64 / self.mean_live_bytes.max(1) as f64
+        ratio(self.mean_reserved_bytes, self.mean_live_bytes)
     }
 }
 
-/// The fastest of a scenario's rows that came to an end.
+fn ratio(reserved_bytes: Option<u64>, live_bytes: u64) -> f64 {
+    reserved_bytes.map_or(f64::INFINITY, |bytes| bytes as f64 / live_bytes.max(1) as f64)
+}
+
+/// The fastest of a scenario's rows that are compared.
 pub(crate) fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
-    rows.filter(|row| row.has_finished())
+    rows.filter(|row| row.is_compared())
         .min_by(|one, other| one.time_ns().total_cmp(&other.time_ns()))
 }

@@ -123,7 +123,7 @@ fn phases(rows: &[Row], name: &str, ms: [f64; 3]) -> Option<Beside> {
     let slower = |change: f64| change > EQUAL;
     let agrees = slower(theirs) == slower(ours);
     let why = format!(
-        "of our first phase {:.1} % is the driver's, growing; of the last {:.1} %",
+        "of our first phase {:.1} % is the driver's, of the last {:.1} %; ours is a pass before which the allocator has grown",
         row.phases[0].driver_ns as f64 / ns[0].max(1.0) * 100.0,
         row.phases[2].driver_ns as f64 / ns[2].max(1.0) * 100.0,
     );

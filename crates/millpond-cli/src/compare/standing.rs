@@ -18,10 +18,10 @@ pub(crate) struct Standing {
     pub(crate) ran_out: Vec<&'static str>,
 }
 
-/// How all did, the least time times memory first; behind those that ran out nowhere, the others.
+/// How all that take the device's memory did, the least time times memory first; behind those that ran out nowhere, the others.
 pub(crate) fn standings(rows: &[Row]) -> Vec<Standing> {
     let mut names: Vec<&str> = Vec::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| row.takes_device_memory()) {
         if !names.contains(&row.allocator.as_str()) {
             names.push(&row.allocator);
         }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::callers::{self, OfFrame};
 use super::holdings::{OfAge, OfSize, by_age, by_size};
 use crate::output::{mib, print, print_table, table};
+use crate::replay::recorded_oom::RecordedOom;
 
 /// What held memory at one moment. Also the JSON.
 #[derive(Serialize)]
@@ -28,6 +29,8 @@ pub(crate) struct Report {
     by_age: Vec<OfAge>,
     by_frame: Vec<OfFrame>,
     oom: Option<String>,
+    /// That memory ran out here when it was recorded.
+    recorded_oom: Option<RecordedOom>,
 }
 
 /// Lines of the program that are printed; the rest is summed.
@@ -56,7 +59,16 @@ impl Report {
             by_age: by_age(live, event),
             by_frame,
             oom: left.outcome.stopped.as_ref().map(ToString::to_string),
+            recorded_oom: None,
         }
+    }
+
+    /// The moment is that at which memory ran out when it was recorded, if it did.
+    pub(crate) fn at_recorded_oom(self, recorded_oom: Option<RecordedOom>) -> Report {
+        let described = recorded_oom.as_ref().map(|oom| {
+            format!("event {}: out of memory when it was recorded, {}", oom.event, oom.described())
+        });
+        Report { oom: self.oom.or(described), recorded_oom, ..self }
     }
 
     pub(crate) fn print(&self) -> Result<()> {
@@ -71,7 +83,10 @@ impl Report {
             mib(self.largest_free_bytes),
             mib(self.device_free_bytes),
         ))?;
-        if let Some(oom) = &self.oom {
+        if let Some(oom) = &self.recorded_oom {
+            let described = oom.described();
+            print(&format!("Here memory ran out when it was recorded: {described}\n"))?;
+        } else if let Some(oom) = &self.oom {
             print(&format!("It stopped at {oom}\n"))?;
         }
         let share =

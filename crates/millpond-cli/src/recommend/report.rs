@@ -7,9 +7,10 @@ use comfy_table::CellAlignment;
 use millpond::replay::{Bench, Recorded, Replayed};
 use serde::Serialize;
 
-use super::contest::{Contest, Finalist, late_seconds};
+use super::contest::{Contest, Finalist, has_finished, late_seconds};
 use super::paste::Paste;
 use crate::output::{mib, print, print_table, table};
+use crate::replay::recorded_oom::RecordedOom;
 
 /// What to use for one trace. Also the JSON.
 #[derive(Serialize)]
@@ -23,6 +24,13 @@ pub(crate) struct Report {
     recorded_peak_reserved_bytes: u64,
     /// What savings are reckoned from: what was recorded, or else what PyTorch's defaults reserve.
     compared_with: &'static str,
+    /// Memory that ran out already when it was recorded.
+    recorded_oom: Option<RecordedOom>,
+    /// What a device has to have at least: what was live at the most, with what failed when it was recorded.
+    #[serde(skip)]
+    least_bytes: u64,
+    /// Whether Ctrl-C came before the end.
+    pub(crate) interrupted: bool,
     pub(crate) ranking: Vec<Ranked>,
     /// Candidates that ran out of memory.
     ran_out: Vec<String>,
@@ -41,12 +49,13 @@ pub(crate) struct Ranked {
     /// Of the later half of the events, when it has grown.
     modelled_late_ms: Option<f64>,
     measured_late_ms: Option<f64>,
-    saves_bytes: i64,
-    /// Of the host's and the driver's time of the later half, to PyTorch's defaults; less than 0: it takes more.
-    saves_ms: f64,
+    /// Less than 0: it takes more. `None` where one of the two ran out: what it reserved until then says nothing.
+    saves_bytes: Option<i64>,
+    /// Of the host's and the driver's time of the later half, to PyTorch's defaults; likewise.
+    saves_ms: Option<f64>,
     held_out_ratio: Option<f64>,
     held_out_reserved_bytes: Option<u64>,
-    /// To what PyTorch's defaults reserve on that half; less than 0: it takes more.
+    /// To what PyTorch's defaults reserve on that half; likewise.
     held_out_saves_bytes: Option<i64>,
     held_out_place: usize,
     pub(crate) oom: Option<String>,
@@ -64,15 +73,21 @@ impl Report {
         let modelled = |time| (!bench.is_real()).then(|| ms(time));
         let measured = |time| bench.is_real().then(|| ms(time));
         let summary = recorded.program.summary();
-        let (compared_with, reserved) = match summary.recorded_peak_reserved_bytes {
-            0 => ("torch", contest.usual.outcome.peak_reserved_bytes),
-            recorded => ("as recorded", recorded),
-        };
         let reserved_by = |replayed: &Replayed| replayed.outcome.peak_reserved_bytes;
-        let usual_seconds = late_seconds(&contest.usual);
+        let usual = contest.usual.as_ref().filter(|usual| has_finished(usual));
+        let usual_held_out = contest.usual_held_out.as_ref().filter(|usual| has_finished(usual));
+        let (compared_with, reserved) = match summary.recorded_peak_reserved_bytes {
+            0 => ("torch", usual.map(reserved_by)),
+            recorded => ("as recorded", Some(recorded)),
+        };
+        let saved = |before: Option<u64>, replayed: Option<&Replayed>| {
+            Some(before? as i64 - reserved_by(replayed?) as i64)
+        };
         let ranked = |finalist: &Finalist| {
-            let Finalist { stack, whole, min_capacity_bytes, held_out, held_out_place } = finalist;
+            let Finalist { stack, whole, min_capacity_bytes, held_out, held_out_place, .. } =
+                finalist;
             let stack = stack.to_string();
+            let finished = has_finished(whole).then_some(whole);
             Ranked {
                 peak_reserved_bytes: whole.outcome.peak_reserved_bytes,
                 ratio: whole.outcome.ratio(),
@@ -82,16 +97,13 @@ impl Report {
                 measured_ms: measured(whole.modelled),
                 modelled_late_ms: modelled(whole.modelled_late),
                 measured_late_ms: measured(whole.modelled_late),
-                saves_bytes: reserved as i64 - whole.outcome.peak_reserved_bytes as i64,
-                saves_ms: (usual_seconds - late_seconds(whole)) * 1e3,
+                saves_bytes: saved(reserved, finished),
+                saves_ms: usual
+                    .zip(finished)
+                    .map(|(usual, own)| (late_seconds(usual) - late_seconds(own)) * 1e3),
                 held_out_ratio: held_out.as_ref().and_then(|replayed| replayed.outcome.ratio()),
                 held_out_reserved_bytes: held_out.as_ref().map(reserved_by),
-                held_out_saves_bytes: held_out
-                    .as_ref()
-                    .filter(|_| contest.usual_held_out.outcome.stopped.is_none())
-                    .map(|replayed| {
-                        reserved_by(&contest.usual_held_out) as i64 - reserved_by(replayed) as i64
-                    }),
+                held_out_saves_bytes: saved(usual_held_out.map(reserved_by), held_out.as_ref()),
                 held_out_place: *held_out_place,
                 oom: whole.outcome.stopped.as_ref().map(ToString::to_string),
                 paste: Paste::of(&stack),
@@ -107,6 +119,9 @@ impl Report {
             peak_live_bytes: recorded.program.peak_live_bytes(),
             recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
             compared_with,
+            recorded_oom: RecordedOom::of(&recorded.program),
+            least_bytes: recorded.program.with_failed_requests().peak_live_bytes(),
+            interrupted: contest.interrupted,
             ranking: contest.finalists.iter().map(ranked).collect(),
             ran_out: contest.ran_out.clone(),
         }
@@ -148,11 +163,16 @@ impl Report {
                 format!("{:.0}", ranked.ns_per_op),
                 ranked.modelled_ms.or(ranked.measured_ms).map_or_else(dash, ms),
                 ranked.modelled_late_ms.or(ranked.measured_late_ms).map_or_else(dash, ms),
-                format!("{:.0}", ranked.saves_bytes as f64 / f64::from(1 << 20)),
-                format!("{:.1}", ranked.saves_ms),
+                ranked.saves_bytes.map_or_else(dash, signed_mib),
+                ranked.saves_ms.map_or_else(dash, ms),
             ]);
         }
-        print_table(&rows)?;
+        if !self.ranking.is_empty() {
+            print_table(&rows)?;
+        }
+        if let Some(oom) = &self.recorded_oom {
+            print(&format!("{}\n", oom.line(!self.ranking.is_empty())))?;
+        }
         for ranked in &self.ranking {
             if let Some(oom) = &ranked.oom {
                 print(&format!("{} stopped at {oom}\n", ranked.stack))?;
@@ -165,25 +185,51 @@ impl Report {
                 self.ran_out.join(", ")
             ))?;
         }
+        if !self.ranking.is_empty() {
+            self.print_legend()?;
+        }
+        if self.interrupted {
+            print(
+                "\nInterrupted: only what was finished by then is here, and not all were tried.\n",
+            )?;
+        }
+        match self.ranking.first() {
+            Some(best) if best.oom.is_none() => self.print_best(best),
+            _ if self.interrupted => Ok(()),
+            _ => self.print_nothing(),
+        }
+    }
+
+    fn print_legend(&self) -> Result<()> {
         let is_measured = self.ranking.iter().any(|ranked| ranked.measured_ms.is_some());
         print(&format!(
-            "\nThe best first: least job time × memory reserved, once it has grown, chosen by the first half of the events. HELD OUT: the ratio on the other half,\n\
-             which was not looked at before. FITS IN: MiB of the smallest device. NS/OP: host time of an allocation or free, measured. MS: in the driver, {};\n\
+            "\nThe best first: least job time × memory reserved, once it has grown. These were chosen by the first half of the events, and their order is by both halves.\n\
+             HELD OUT: the ratio on the other half. FITS IN: MiB of the smallest device. NS/OP: host time of an allocation or free, measured. MS: in the driver, {};\n\
              LATE MS: in the later half of the events. SAVES: to what was reserved {}, and of host and driver in the later half to PyTorch's defaults.\n",
             if is_measured { "measured" } else { "modelled" },
             match self.compared_with {
                 "torch" => "by PyTorch's defaults",
                 _ => "when it was recorded",
             }
-        ))?;
-        match self.ranking.first() {
-            Some(best) if best.oom.is_none() => self.print_best(best),
-            _ => print(&format!(
-                "\nNothing fits in {} MiB: {} MiB are live at the most\n",
-                mib(self.capacity_bytes),
-                mib(self.peak_live_bytes)
-            )),
-        }
+        ))
+    }
+
+    fn print_nothing(&self) -> Result<()> {
+        let fits_in = |ranked: &Ranked| Some((ranked.min_capacity_bytes?, ranked.stack.clone()));
+        let least = self.ranking.iter().filter_map(fits_in).min();
+        print(&format!(
+            "\nNothing fits in {} MiB: {} MiB are live at the most{}{}\n",
+            mib(self.capacity_bytes),
+            mib(self.least_bytes),
+            match self.least_bytes > self.peak_live_bytes {
+                true => ", with what failed when it was recorded",
+                false => "",
+            },
+            least.map_or_else(String::new, |(bytes, stack)| format!(
+                "; {stack} fits in {} MiB",
+                mib(bytes)
+            ))
+        ))
     }
 
     fn print_best(&self, best: &Ranked) -> Result<()> {
@@ -192,15 +238,16 @@ impl Report {
             place => format!("number {place} of them"),
         };
         let held_out = match (best.held_out_reserved_bytes, best.held_out_saves_bytes) {
-            (None, _) => "runs out of memory on the half that it was not chosen by".to_owned(),
+            (None, _) => "runs out of memory on the half that they were not chosen by".to_owned(),
             (Some(reserved), saves) => format!(
-                "is {place} on the half that it was not chosen by, where it reserves {} MiB{}",
+                "is {place} on the half that they were not chosen by, where it reserves {} MiB{}",
                 mib(reserved),
                 match saves {
                     Some(saves) => format!(
                         ", and PyTorch's defaults {}",
                         mib(reserved.saturating_add_signed(saves))
                     ),
+                    None if self.interrupted => String::new(),
                     None => ", and PyTorch's defaults run out".to_owned(),
                 }
             ),
@@ -214,4 +261,8 @@ impl Report {
             best.paste.rust
         ))
     }
+}
+
+fn signed_mib(bytes: i64) -> String {
+    format!("{:.0}", bytes as f64 / f64::from(1 << 20))
 }

@@ -2,7 +2,7 @@
 
 use millpond::replay::Recorder;
 
-use super::report::{Report, ReportedResult, ReportedTrace};
+use super::report::{INTERRUPTED, Report, ReportedResult, ReportedTrace};
 use crate::page::{
     Better, Cell, Chart, Column, Figure, Matrix, MatrixCell, Origin, Page, Part, Row, Section,
     Table, Unit, Watched, grouped,
@@ -28,7 +28,7 @@ const FIGURES: [Figure<Of>; 10] = [
         origin: Origin::Counted,
         better: Better::Less,
         of: Of {
-            replayed: |result| Some(result.peak_reserved_bytes as f64),
+            replayed: |result| result.peak_reserved_bytes.map(|bytes| bytes as f64),
             recorded: |trace| Some(recorded_bytes(trace)),
         },
         is_compared: true,
@@ -86,7 +86,7 @@ const FIGURES: [Figure<Of>; 10] = [
     },
     Figure {
         name: "In the driver",
-        help: "Host time of the driver's calls, from the profile of the device; measured on a real one.",
+        help: "Host time of the driver's calls.",
         unit: Unit::Ms,
         origin: Origin::Modelled,
         better: Better::Less,
@@ -130,40 +130,64 @@ const FIGURES: [Figure<Of>; 10] = [
     },
 ];
 
+/// The figures as they come about on a device: what is modelled on a simulated one is measured on a real one.
+fn shown(is_real: bool) -> [Figure<Of>; 10] {
+    FIGURES.map(|figure| match figure.origin {
+        Origin::Modelled if is_real => Figure { origin: Origin::Measured, ..figure },
+        _ => figure,
+    })
+}
+
 /// The page of a report, given what was recorded of each trace with each allocator.
 pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
     let traces = &report.traces;
+    let is_real = report.bench.is_real();
+    let figures = &shown(is_real);
     let title = match traces.as_slice() {
         [trace] => format!("Replay of {}", trace.trace),
         several => format!("Replay of {} traces", several.len()),
     };
+    let interrupted = report.interrupted.then(|| INTERRUPTED.to_owned());
     let mut sections = vec![Section {
         title: "Who wins where".to_owned(),
         subtitle: "The best of each row is marked; the others say by how much they are behind."
             .to_owned(),
         notes: Vec::new(),
-        parts: vec![Part::Matrix(matrix(traces))],
+        parts: vec![Part::Matrix(matrix(traces, figures))],
     }];
-    sections
-        .extend(traces.iter().zip(recorders).map(|(trace, recorders)| section(trace, recorders)));
+    let with_recorders = traces.iter().zip(recorders);
+    sections.extend(with_recorders.map(|(trace, recorders)| section(trace, recorders, figures)));
     Page {
         title,
         subtitle: format!(
-            "On {} with {} MiB, which runs {} events behind the host.",
+            "On {} with {} MiB{}.",
             report.device,
             report.bench.capacity_bytes() >> 20,
-            report.bench.lag_events()
+            match is_real {
+                true => String::new(),
+                false => {
+                    format!(", which runs {} events behind the host", report.bench.lag_events())
+                }
+            }
         ),
-        notes: notes(),
+        notes: interrupted.into_iter().chain(notes(is_real)).collect(),
         sections,
     }
 }
 
-fn notes() -> Vec<String> {
+fn notes(is_real: bool) -> Vec<String> {
     [
-        "Counted figures follow from the allocator's decisions on a simulated device. Measured ones are host time on the machine that \
-         wrote this page, which does other things, too. Modelled ones are from the profile of the device, whose figures have their \
-         sources in millpond devices --device NAME.",
+        match is_real {
+            true => {
+                "Counted figures follow from the allocator's decisions. Measured ones are host time on the machine that wrote this page, \
+                 in the driver of its real device, too; it does other things as well."
+            }
+            false => {
+                "Counted figures follow from the allocator's decisions on a simulated device. Measured ones are host time on the machine that \
+                 wrote this page, which does other things, too. Modelled ones are from the profile of the device, whose figures have their \
+                 sources in millpond devices --device NAME."
+            }
+        },
         "Live is what the program held, as it asked for it. Reserved is what the allocator had taken from the driver, by the \
          driver's own count.",
     ]
@@ -171,8 +195,8 @@ fn notes() -> Vec<String> {
     .to_vec()
 }
 
-fn matrix(traces: &[ReportedTrace]) -> Matrix {
-    let compared = FIGURES.iter().filter(|figure| figure.is_compared);
+fn matrix(traces: &[ReportedTrace], figures: &[Figure<Of>]) -> Matrix {
+    let compared = figures.iter().filter(|figure| figure.is_compared);
     let columns = traces.first().map_or_else(Vec::new, |trace| {
         trace.results.iter().map(|result| result.allocator.clone()).collect()
     });
@@ -194,15 +218,18 @@ fn matrix(traces: &[ReportedTrace]) -> Matrix {
     }
 }
 
-/// Who stopped early cannot win by having reserved little until then.
+/// Who stopped early cannot win by having reserved little until then, and who takes other memory than the device's not at all.
 fn compared_cell(figure: &Figure<Of>, result: &ReportedResult) -> MatrixCell {
     match result.oom {
+        None if result.peak_reserved_bytes.is_none() => {
+            MatrixCell { value: None, note: Some("not the device's memory".to_owned()) }
+        }
         None => MatrixCell { value: (figure.of.replayed)(result), note: None },
         Some(_) => MatrixCell { value: None, note: Some("ran out".to_owned()) },
     }
 }
 
-fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
+fn section(trace: &ReportedTrace, recorders: &[Recorder], figures: &[Figure<Of>]) -> Section {
     let several = |count: usize, noun: &str| match count {
         1 => format!("1 {noun}"),
         count => format!("{} {noun}s", grouped(count)),
@@ -212,10 +239,9 @@ fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
         let blocks = several(trace.initial_blocks, "block");
         notes.push(format!("{blocks} of before the recording began: allocated at event 0."));
     }
-    if trace.unknown_frees > 0 {
-        let frees = several(trace.unknown_frees, "free");
-        notes.push(format!("{frees} of blocks that nobody knows: left out."));
-    }
+    notes.extend(trace.unknown_frees_line());
+    notes.extend(trace.recorded_oom_line());
+    notes.extend(trace.other_memory_line());
     let results = trace.results.iter();
     let watched = results.zip(recorders).map(|(result, recorder)| Watched {
         name: &result.allocator,
@@ -232,15 +258,15 @@ fn section(trace: &ReportedTrace, recorders: &[Recorder]) -> Section {
             several(trace.streams, "stream")
         ),
         notes,
-        parts: vec![Part::Chart(chart), Part::Table(table(trace))],
+        parts: vec![Part::Chart(chart), Part::Table(table(trace, figures))],
     }
 }
 
-fn table(trace: &ReportedTrace) -> Table {
+fn table(trace: &ReportedTrace, figures: &[Figure<Of>]) -> Table {
     // What nobody knows, such as the smallest device when it was not looked for, needs no column.
     let is_known =
         |figure: &&Figure<Of>| trace.results.iter().any(|one| (figure.of.replayed)(one).is_some());
-    let figures: Vec<&Figure<Of>> = FIGURES.iter().filter(is_known).collect();
+    let figures: Vec<&Figure<Of>> = figures.iter().filter(is_known).collect();
     let name = Column::of_texts("Allocator", "What did the trace's work.");
     let columns = figures.iter().map(|figure| figure.column());
     let row = |name: &str, is_compared: bool, value: &dyn Fn(&Figure<Of>) -> Option<f64>| Row {
@@ -253,7 +279,8 @@ fn table(trace: &ReportedTrace) -> Table {
     let recorded = (trace.recorded_peak_reserved_bytes > 0)
         .then(|| row("as recorded", false, &|figure| (figure.of.recorded)(trace)));
     let replayed = trace.results.iter().map(|result| {
-        row(&result.allocator, result.oom.is_none(), &|figure| (figure.of.replayed)(result))
+        let is_compared = result.oom.is_none() && result.peak_reserved_bytes.is_some();
+        row(&result.allocator, is_compared, &|figure| (figure.of.replayed)(result))
     });
     let stopped = trace.results.iter().filter_map(|result| {
         Some(format!("{} stopped at {}", result.allocator, result.oom.as_ref()?))

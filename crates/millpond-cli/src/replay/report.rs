@@ -2,17 +2,24 @@
 
 use anyhow::Result;
 use comfy_table::CellAlignment;
+use millpond::Stack;
 use millpond::replay::{Bench, Program, Recorded, Replayed, Stopped};
 use serde::Serialize;
 
 use super::addresses::ReportedAddresses;
-use crate::output::{mib, print, print_table, table};
+use super::recorded_oom::RecordedOom;
+use crate::output::{mib, other_memory, print, print_table, table};
+
+/// What is said of a part.
+pub(crate) const INTERRUPTED: &str = "Interrupted: only what was finished by then is here.";
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
     /// How the device was named.
     pub(crate) device: String,
     pub(crate) bench: &'a Bench,
+    /// Whether Ctrl-C came before the end.
+    pub(crate) interrupted: bool,
     pub(crate) traces: Vec<ReportedTrace>,
 }
 
@@ -30,6 +37,9 @@ pub(crate) struct ReportedTrace {
     pub(crate) initial_blocks: usize,
     /// Frees that had to be left out: of blocks that nobody knows.
     pub(crate) unknown_frees: usize,
+    pub(crate) unknown_free_bytes: u64,
+    /// Memory that ran out already when it was recorded.
+    pub(crate) recorded_oom: Option<RecordedOom>,
     pub(crate) results: Vec<ReportedResult>,
 }
 
@@ -38,7 +48,8 @@ pub(crate) struct ReportedTrace {
 #[derive(Serialize)]
 pub(crate) struct ReportedResult {
     pub(crate) allocator: String,
-    pub(crate) peak_reserved_bytes: u64,
+    /// Of the device's memory; `None`, as the ratios are, for an allocator whose memory is not the device's.
+    pub(crate) peak_reserved_bytes: Option<u64>,
     pub(crate) ratio: Option<f64>,
     pub(crate) mean_ratio: Option<f64>,
     pub(crate) ns_per_op: f64,
@@ -46,7 +57,6 @@ pub(crate) struct ReportedResult {
     pub(crate) events_per_second: f64,
     pub(crate) driver_calls: u64,
     pub(crate) page_moves: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) modelled_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) measured_ms: Option<f64>,
@@ -59,19 +69,20 @@ pub(crate) struct ReportedResult {
 
 impl ReportedResult {
     pub(crate) fn new(
-        allocator: String,
+        stack: &Stack,
         program: &Program,
         replayed: &Replayed,
         smallest: Option<u64>,
         is_real: bool,
     ) -> Self {
         let ms = replayed.modelled.as_secs_f64() * 1e3;
+        let takes_device_memory = !stack.host_reaches();
         let Replayed { outcome, page_moves, cross_stream_waits, took, .. } = replayed;
         ReportedResult {
-            allocator,
-            peak_reserved_bytes: outcome.peak_reserved_bytes,
-            ratio: outcome.ratio(),
-            mean_ratio: outcome.mean_ratio(),
+            allocator: stack.to_string(),
+            peak_reserved_bytes: takes_device_memory.then_some(outcome.peak_reserved_bytes),
+            ratio: outcome.ratio().filter(|_| takes_device_memory),
+            mean_ratio: outcome.mean_ratio().filter(|_| takes_device_memory),
             ns_per_op: outcome.ns_per_operation(),
             events_per_second: program.events() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
             driver_calls: outcome.driver_calls,
@@ -92,11 +103,15 @@ impl ReportedResult {
     }
 
     fn cells(&self) -> Vec<String> {
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        // What was reserved until it ran out stands to nothing.
+        let finished = self.oom.is_none();
+        let ratio = |ratio: Option<f64>| {
+            ratio.filter(|_| finished).map_or_else(dash, |ratio| format!("{ratio:.3}"))
+        };
         let count = |count: Option<u64>| count.map_or_else(dash, |count| count.to_string());
         let mut cells = vec![
             self.allocator.clone(),
-            mib(self.peak_reserved_bytes),
+            self.peak_reserved_bytes.map_or_else(dash, mib),
             ratio(self.ratio),
             ratio(self.mean_ratio),
             self.min_capacity_bytes.map_or_else(dash, mib),
@@ -123,6 +138,8 @@ impl ReportedTrace {
             recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
             initial_blocks: summary.initial_blocks,
             unknown_frees: summary.unknown_frees,
+            unknown_free_bytes: summary.unknown_free_bytes,
+            recorded_oom: RecordedOom::of(&recorded.program),
             results,
         }
     }
@@ -130,6 +147,31 @@ impl ReportedTrace {
     /// Whether an allocator did not come to the end.
     pub(crate) fn has_failed(&self) -> bool {
         self.results.iter().any(|result| result.oom.is_some())
+    }
+
+    /// That memory ran out when it was recorded, in one line.
+    pub(crate) fn recorded_oom_line(&self) -> Option<String> {
+        let has_room = self.results.iter().any(|result| result.min_capacity_bytes.is_some());
+        Some(self.recorded_oom.as_ref()?.line(has_room))
+    }
+
+    /// That frees were left out, in one line.
+    pub(crate) fn unknown_frees_line(&self) -> Option<String> {
+        (self.unknown_frees > 0).then(|| {
+            format!(
+                "recorded: {} free{} of blocks from before the first event, {} MiB in all, left out: so much more may have been live, and ratios be too high",
+                self.unknown_frees,
+                if self.unknown_frees == 1 { "" } else { "s" },
+                mib(self.unknown_free_bytes)
+            )
+        })
+    }
+
+    /// Why some allocators have no ratio.
+    pub(crate) fn other_memory_line(&self) -> Option<String> {
+        let others = self.results.iter().filter(|result| result.peak_reserved_bytes.is_none());
+        let names: Vec<&str> = others.map(|result| result.allocator.as_str()).collect();
+        (!names.is_empty()).then(|| other_memory(&names))
     }
 
     /// Whether recorded addresses were the driver's answers.
@@ -174,6 +216,10 @@ impl ReportedTrace {
             rows.add_row(result.cells());
         }
         print_table(&rows)?;
+        let lines = [self.unknown_frees_line(), self.recorded_oom_line(), self.other_memory_line()];
+        for line in lines.into_iter().flatten() {
+            print(&format!("{line}\n"))?;
+        }
         for result in &self.results {
             if let Some(oom) = &result.oom {
                 print(&format!("{} stopped at {oom}\n", result.allocator))?;
@@ -204,6 +250,7 @@ pub(crate) struct Json<'a> {
     device: &'a str,
     capacity_bytes: u64,
     lag_events: u32,
+    interrupted: bool,
     traces: &'a [ReportedTrace],
 }
 
@@ -213,6 +260,7 @@ impl Report<'_> {
             device: &self.device,
             capacity_bytes: self.bench.capacity_bytes(),
             lag_events: self.bench.lag_events(),
+            interrupted: self.interrupted,
             traces: &self.traces,
         }
     }
@@ -237,7 +285,11 @@ impl Report<'_> {
                 }
                 false => "",
             }
-        ))
+        ))?;
+        if self.interrupted {
+            print(&format!("{INTERRUPTED}\n"))?;
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run::{complaint, millpond, stdout};
+use crate::run::{complaint, millpond, stdout, traces};
 
 const TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/gpt_tiny.pickle.gz");
@@ -35,6 +35,85 @@ fn a_recommendation_says_what_it_saves_and_what_to_paste() {
     assert!(ranking[0]["held_out_saves_bytes"].as_i64().unwrap() > 0, "{}", ranking[0]);
     let text = stdout(&millpond(&["recommend", TRACE]));
     assert!(text.contains("Use ") && text.contains("  PyTorch  "), "{text}");
+}
+
+/// Whatever is recommended, no other of the five is as good in every column and better in one.
+#[test]
+fn nothing_is_recommended_that_another_one_beats_everywhere() {
+    for trace in traces() {
+        let report = json(&["recommend", &trace]);
+        let ranking = report["ranking"].as_array().unwrap();
+        let figures = |ranked: &Value| {
+            [
+                "peak_reserved_bytes",
+                "held_out_ratio",
+                "min_capacity_bytes",
+                "ns_per_op",
+                "modelled_ms",
+                "modelled_late_ms",
+            ]
+            .map(|key| ranked[key].as_f64().unwrap())
+        };
+        let best = figures(&ranking[0]);
+        for other in &ranking[1..] {
+            let figures = figures(other);
+            let is_nowhere_worse = figures.iter().zip(&best).all(|(one, best)| one <= best);
+            assert!(!is_nowhere_worse || figures == best, "{trace}: {other} beats {}", ranking[0]);
+        }
+    }
+}
+
+/// Who died reserved little until then, and saves nothing by it.
+#[test]
+fn nothing_is_saved_by_running_out_or_over_who_ran_out() {
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("savings.csv");
+    let log = log.to_str().unwrap();
+    stdout(&millpond(&["convert", TRACE, log]));
+    // A log does not tell what was reserved, so PyTorch's defaults are what it is compared with. Here they run out.
+    let report = json(&["recommend", log, "--capacity", "2400MiB"]);
+    assert_eq!(report["compared_with"], "torch");
+    assert!(report["ranking"][0]["oom"].is_null());
+    for ranked in report["ranking"].as_array().unwrap() {
+        for key in ["saves_bytes", "saves_ms"] {
+            assert!(ranked.get(key).is_some_and(Value::is_null), "{key}: {ranked}");
+        }
+    }
+    // Here only what comes late runs out.
+    let output = millpond(&["recommend", TRACE, "--capacity", "2200MiB", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    for ranked in report["ranking"].as_array().unwrap() {
+        assert!(ranked["oom"].is_string() && ranked["saves_bytes"].is_null(), "{ranked}");
+        assert!(ranked["min_capacity_bytes"].as_u64().unwrap() > 2200 << 20, "{ranked}");
+    }
+}
+
+/// A device that has room for what was recorded, and not for what failed then, is too small.
+#[test]
+fn what_failed_when_it_was_recorded_has_to_fit() {
+    let snapshot = snapshot_with_an_oom("oom-recommend.pickle");
+    let fits = json(&["recommend", &snapshot, "--capacity", "1300MiB"]);
+    assert!(fits["ranking"][0]["oom"].is_null(), "{fits}");
+    assert_eq!(fits["recorded_oom"]["event"], 3);
+    assert!(fits["ranking"][0]["min_capacity_bytes"].as_u64().unwrap() >= 1100 << 20);
+    let output = millpond(&["recommend", &snapshot, "--capacity", "1000MiB"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("recorded: out of memory 2 times, last at event 3, 400 MiB"), "{text}");
+    let nothing = "Nothing fits in 1000 MiB: 1100 MiB are live at the most, with what failed when it was recorded; ";
+    assert!(text.contains(nothing) && text.contains(" fits in 11"), "{text}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_recommendation_says_so() {
+    let output = crate::run::interrupted(&["recommend", TRACE]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Interrupted: ") && !text.contains("Nothing fits"), "{text}");
+    let output = crate::run::interrupted(&["recommend", TRACE, "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["interrupted"]), (Some(1), &true.into()));
 }
 
 #[test]
@@ -83,6 +162,61 @@ fn the_moment_at_which_memory_runs_out_is_found() {
         let output = millpond(&[&["explain", TRACE], arguments].concat());
         assert!(complaint(&output).contains(part), "{}", complaint(&output));
     }
+}
+
+/// A snapshot with an `oom` of PyTorch's in it, as Python would pickle it.
+fn snapshot_with_an_oom(name: &str) -> String {
+    use millpond::trace::{EventKind, Snapshot, SnapshotEntry, StackId};
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let entry = |action, addr, mib: u64| SnapshotEntry {
+        action,
+        addr,
+        bytes: mib << 20,
+        stream: 0,
+        pool: (0, 0),
+        time_us: 0,
+        stack: StackId::NONE,
+    };
+    let entries = vec![
+        entry(EventKind::Alloc, 1 << 40, 500),
+        entry(EventKind::Oom, 250 << 20, 100),
+        entry(EventKind::Alloc, 2 << 40, 200),
+        entry(EventKind::Oom, 250 << 20, 400),
+        entry(EventKind::FreeCompleted, 2 << 40, 200),
+        entry(EventKind::Snapshot, 0, 0),
+    ];
+    let snapshot = Snapshot { device_traces: vec![entries], ..Snapshot::default() };
+    snapshot.save(&path).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The last that was recorded counts, and nothing has to run out here for it.
+#[test]
+fn the_moment_at_which_memory_ran_out_when_it_was_recorded_is_found() {
+    let snapshot = snapshot_with_an_oom("oom.pickle");
+    let arguments = ["explain", &snapshot, "--at", "oom"];
+    let report = json(&arguments);
+    assert_eq!((&report["event"], &report["live_bytes"]), (&3.into(), &(700_u64 << 20).into()));
+    assert_eq!(report["live_blocks"], 2);
+    let oom = &report["recorded_oom"];
+    assert_eq!(
+        (&oom["asked_bytes"], &oom["device_free_bytes"]),
+        (&(400 << 20).into(), &(250 << 20).into())
+    );
+    assert!(report["oom"].as_str().unwrap().starts_with("event 3: out of memory"), "{report}");
+    let text = stdout(&millpond(&arguments));
+    let line = "Here memory ran out when it was recorded: 400 MiB asked for with 700 MiB live and 250 MiB free on the device\n";
+    assert!(text.contains(line), "{text}");
+    // An allocator that does not get so far is shown where it stops.
+    let earlier = json(&[&arguments[..], &["--capacity", "600MiB"]].concat());
+    assert_eq!((&earlier["event"], &earlier["recorded_oom"]), (&2.into(), &Value::Null));
+    assert!(earlier["oom"].as_str().unwrap().contains("209715200 bytes asked for"), "{earlier}");
+    // RMM's logs tell of failures as well.
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("oom.csv");
+    stdout(&millpond(&["convert", &snapshot, log.to_str().unwrap()]));
+    let of_log = json(&["explain", log.to_str().unwrap(), "--at", "oom", "--allocator", "pool"]);
+    assert_eq!(of_log["live_bytes"], report["live_bytes"]);
+    assert_eq!(of_log["recorded_oom"]["asked_bytes"], 400 << 20);
 }
 
 const FRAMED: &str =

@@ -85,6 +85,25 @@ fn who_runs_out_is_said() {
     }
 }
 
+/// Memory of the host is not reserved on the device: nobody wins by that.
+#[test]
+fn other_memory_than_the_devices_is_not_compared() {
+    let arguments = ["--scenario", "churn", "--allocator", "pinned,pool,managed"];
+    let report = compare(&arguments);
+    for row in report["results"].as_array().unwrap() {
+        let is_compared = row["allocator"] == "pool";
+        for key in ["peak_reserved_bytes", "mean_reserved_bytes"] {
+            assert_eq!(row.get(key).unwrap().is_u64(), is_compared, "{key}: {row}");
+        }
+    }
+    let standings = report["standings"].as_array().unwrap();
+    assert!(standings.len() == 1 && standings[0]["allocator"] == "pool", "{standings:?}");
+    let advice = report["advice"].as_array().unwrap();
+    assert!(advice.iter().all(|advice| advice["allocator"] == "pool"), "{advice:?}");
+    let text = stdout(&millpond(&[&["compare"], &arguments[..]].concat()));
+    assert!(text.contains("managed, pinned: pinned or managed memory, which is not"), "{text}");
+}
+
 #[test]
 fn what_is_wrong_is_answered_with_what_would_be_right() {
     for (arguments, part) in [

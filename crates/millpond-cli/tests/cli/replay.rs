@@ -4,7 +4,9 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::run::{complaint, millpond, stdout};
+#[cfg(target_os = "linux")]
+use crate::run::interrupted;
+use crate::run::{complaint, millpond, stdout, traces};
 
 const TRACE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/gpt_tiny.pickle.gz");
@@ -67,20 +69,182 @@ fn an_allocator_that_runs_out_says_where_and_why() {
     let result = &json(&output)["traces"][0]["results"][0];
     let oom = result["oom"].as_str().unwrap();
     assert!(oom.starts_with("event ") && oom.contains("out of memory: "), "{oom}");
-    assert!(result["min_capacity_bytes"].is_null());
+    // Where it runs out is where it matters how much would have been enough.
+    let enough = result["min_capacity_bytes"].as_u64().unwrap();
+    assert!(enough > 2267 * MIB && enough < 2400 * MIB, "{enough}");
     let output = replay(&arguments);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(&format!("pool stopped at {oom}")), "{text}");
+    // What it had reserved until then stands to nothing.
+    let row = text.lines().find(|line| line.starts_with("pool ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[2..4], ["–", "–"], "{row}");
+    assert_eq!(cells[4], (enough / MIB).to_string(), "{row}");
+}
+
+/// Memory of the host is not reserved on the device, so there is nothing to be proud of.
+#[test]
+fn other_memory_than_the_devices_has_no_ratio() {
+    let arguments = [TRACE, "--allocator", "pinned,direct", "--quick"];
+    let report = json(&replay(&[&arguments[..], &["--json"]].concat()));
+    let pinned = &report["traces"][0]["results"][0];
+    for key in ["peak_reserved_bytes", "ratio", "mean_ratio", "min_capacity_bytes"] {
+        assert!(pinned.get(key).unwrap().is_null(), "{key}: {pinned}");
+    }
+    let text = stdout(&replay(&arguments));
+    assert!(text.contains("\npinned: pinned or managed memory, which is not reserved"), "{text}");
+}
+
+/// A ring that has lost the beginning: of two blocks only the frees are left.
+#[test]
+fn frees_of_what_was_there_before_are_told() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ring.csv");
+    let text = "Thread,Time,Action,Pointer,Size,Stream\n\
+        1,00:00:00.000001,free,0x100000000,104857600,0x0\n\
+        1,00:00:00.000002,allocate,0x200000000,1048576,0x0\n\
+        1,00:00:00.000003,free,0x300000000,209715200,0x0\n";
+    std::fs::write(&path, text).unwrap();
+    let arguments = [path.to_str().unwrap(), "--allocator", "direct", "--quick"];
+    let trace = &json(&replay(&[&arguments[..], &["--json"]].concat()))["traces"][0];
+    assert_eq!((&trace["peak_live_bytes"], &trace["unknown_frees"]), (&MIB.into(), &2.into()));
+    assert_eq!(trace["unknown_free_bytes"], 300 * MIB);
+    let text = stdout(&replay(&arguments));
+    assert!(text.contains("recorded: 2 frees of blocks from before the first event, 300 MiB"));
 }
 
 #[test]
-fn the_device_that_lags_needs_no_less() {
-    let reserved = |lag: &str| {
-        let arguments = [TRACE, "--allocator", "direct", "--lag", lag, "--quick", "--json"];
-        json(&replay(&arguments))["traces"][0]["results"][0]["peak_reserved_bytes"].as_u64()
+fn traces_of_the_same_name_can_be_told_apart() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("namesakes");
+    let paths = ["a", "b"].map(|name| {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        let path = folder.join(name).join("snapshot.pickle.gz");
+        std::fs::copy(TRACE, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let arguments = [&paths[0], &paths[1], "--allocator", "direct", "--quick", "--json"];
+    let report = json(&replay(&arguments));
+    assert_eq!(
+        (&report["traces"][0]["trace"], &report["traces"][1]["trace"]),
+        (&"a/snapshot".into(), &"b/snapshot".into())
+    );
+}
+
+#[test]
+fn a_profile_alone_is_a_simulated_device() {
+    let arguments = [TRACE, "--allocator", "direct", "--quick", "--device", "v100-16g", "--json"];
+    let report = json(&replay(&arguments));
+    assert_eq!(report["device"], "sim:v100-16g");
+    assert_eq!(report["capacity_bytes"], 16_u64 << 30);
+}
+
+/// 700 MiB are live when 400 more are asked for in vain; later 900 are.
+fn log_with_a_failure(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let line = |action: &str, address: &str, mib: u64| {
+        format!("1,00:00:00.000001,{action},{address},{},0x0\n", mib * MIB)
     };
-    assert_eq!(reserved("0"), reserved("2000"));
+    let text = [
+        "Thread,Time,Action,Pointer,Size,Stream\n".to_owned(),
+        line("allocate", "0x100000000", 500),
+        line("allocate", "0x200000000", 200),
+        line("allocate failure", "(nil)", 400),
+        line("free", "0x200000000", 200),
+        line("allocate", "0x300000000", 400),
+    ];
+    std::fs::write(&path, text.concat()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// What was recorded stays what it was; the smallest device is one on which nothing would have failed.
+#[test]
+fn the_smallest_device_has_room_for_what_failed_when_it_was_recorded() {
+    let log = log_with_a_failure("failure.csv");
+    let arguments = [log.as_str(), "--allocator", "direct,pool"];
+    let report = json(&replay(&[&arguments[..], &["--json"]].concat()));
+    let trace = &report["traces"][0];
+    assert_eq!(trace["peak_live_bytes"], 900 * MIB);
+    let oom = &trace["recorded_oom"];
+    assert_eq!((&oom["event"], &oom["times"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&oom["asked_bytes"], &oom["live_bytes"]),
+        (&(400 * MIB).into(), &(700 * MIB).into())
+    );
+    assert!(oom["device_free_bytes"].is_null());
+    let direct = &trace["results"][0];
+    assert_eq!(direct["peak_reserved_bytes"], 900 * MIB);
+    for result in trace["results"].as_array().unwrap() {
+        let smallest = result["min_capacity_bytes"].as_u64().unwrap() / MIB;
+        assert!((1100..1110).contains(&smallest), "{result}");
+    }
+    let text = stdout(&replay(&arguments));
+    let line = "recorded: out of memory at event 2, 400 MiB asked for with 700 MiB live";
+    assert!(text.contains(&format!("{line}; FITS IN has room for it\n")), "{text}");
+    let quick = stdout(&replay(&[&arguments[..], &["--quick"]].concat()));
+    assert!(quick.contains(&format!("{line}\n")), "{quick}");
+    // On a device on which it would fail again, too.
+    let small = [&arguments[..], &["--capacity", "1000MiB", "--json"]].concat();
+    let output = replay(&small);
+    assert_eq!(output.status.code(), Some(0), "what was recorded fits");
+    let again = &json(&output)["traces"][0]["results"][0]["min_capacity_bytes"];
+    assert!((1100..1110).contains(&(again.as_u64().unwrap() / MIB)), "{again}");
+}
+
+/// No device is large enough for some, and a limit has nothing to do with the device.
+#[test]
+fn what_no_device_is_large_enough_for_has_no_smallest() {
+    for (allocator, stops) in [("limit:1GiB/pool", true), ("pinned", false)] {
+        let arguments = [TRACE, "--allocator", allocator, "--capacity", "1GiB", "--json"];
+        let output = replay(&arguments);
+        assert_eq!(output.status.code(), Some(i32::from(stops)), "{allocator}");
+        let result = &json(&output)["traces"][0]["results"][0];
+        assert!(result["min_capacity_bytes"].is_null(), "{result}");
+    }
+}
+
+/// Two streams in turn: what one frees the other can have at once only if the device has come so far.
+#[test]
+fn a_device_that_lags_costs_memory_unless_somebody_waits() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("lag.csv");
+    let mut text = "Thread,Time,Action,Pointer,Size,Stream\n".to_owned();
+    for number in 0..200_u64 {
+        let (address, stream) = (0x1_0000_0000 + (number << 32), 16 + number % 2);
+        for action in ["allocate", "free"] {
+            text += &format!("1,00:00:00.000001,{action},{address:#x},67108864,{stream:#x}\n");
+        }
+    }
+    std::fs::write(&path, text).unwrap();
+    let with_lag = |allocator: &str, lag: &str| {
+        let arguments =
+            [path.to_str().unwrap(), "--allocator", allocator, "--lag", lag, "--quick", "--json"];
+        let result = &json(&replay(&arguments))["traces"][0]["results"][0];
+        result["peak_reserved_bytes"].as_u64().unwrap() / MIB
+    };
+    // The driver's pool takes memory for each stream then; ours lets one stream wait for the other.
+    assert_eq!((with_lag("async", "0"), with_lag("async", "2000")), (64, 128));
+    assert_eq!((with_lag("pool", "0"), with_lag("pool", "2000")), (64, 64));
+}
+
+/// On whatever traces are here: at no slack the pool reserves hardly more than is live, and by default less than every other that caches.
+#[test]
+fn the_pool_reserves_less_than_others_on_recorded_work() {
+    const OTHERS: [&str; 6] = ["torch", "bestfit", "arena", "bfc", "buddy", "async"];
+    let allocators = ["pool:slack=0", "pool"].iter().chain(&OTHERS).copied().collect::<Vec<_>>();
+    for (path, lag) in traces().iter().flat_map(|path| [(path, "0"), (path, "2000")]) {
+        let arguments =
+            [path, "--allocator", &allocators.join(","), "--lag", lag, "--quick", "--json"];
+        let trace = json(&replay(&arguments))["traces"][0].clone();
+        let ratio = |number: usize| trace["results"][number]["ratio"].as_f64().unwrap();
+        let most = if trace["streams"] == 1 { 1.02 } else { 1.05 };
+        let ratios: Vec<String> =
+            (0..allocators.len()).map(|n| format!("{:.3}", ratio(n))).collect();
+        println!("{} at a lag of {lag}: {}", trace["trace"], ratios.join(" "));
+        assert!(ratio(0) <= most, "{path} at a lag of {lag}: {}", ratio(0));
+        for (number, other) in OTHERS.iter().enumerate() {
+            let other_ratio = ratio(number + 2);
+            assert!(ratio(1) < other_ratio, "{path}, {lag}: {}, {other} {other_ratio}", ratio(1));
+        }
+    }
 }
 
 /// What the `trace` adaptor wrote is a trace, too.
@@ -178,6 +342,29 @@ fn bad_input_is_refused_in_one_line() {
     assert!(complain(&["--allocator", "pol"]).contains("did you mean 'pool'?"));
     assert!(complain(&["--capacity", "3MiB"]).contains("must be a multiple of 2MiB"));
     assert!(complain(&["--device", "sim:a100"]).contains("did you mean 'a100-80g'?"));
+}
+
+/// Ctrl-C leaves what was finished, and says that it is not all: to people, to programs, on the page, and by the exit code.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_replay_says_so() {
+    let page = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted.html");
+    let page = page.to_str().unwrap();
+    // Far more than is done before the signal is there.
+    let traces = [TRACE; 60];
+    let arguments = [&["replay", "--html", page][..], &traces].concat();
+    let output = interrupted(&arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let note = "Interrupted: only what was finished by then is here.";
+    assert!(String::from_utf8_lossy(&output.stdout).contains(note), "{output:?}");
+    assert!(std::fs::read_to_string(page).unwrap().contains(note));
+    let output = interrupted(&[&["replay", "--json"][..], &traces].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = json(&output);
+    assert_eq!(report["interrupted"], true);
+    assert!(report["traces"].as_array().unwrap().len() < 60);
+    let whole = json(&replay(&[TRACE, "--allocator", "direct", "--quick", "--json"]));
+    assert_eq!(whole["interrupted"], false);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Running the program and looking at what it says.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// The program, to be run.
 pub(crate) fn command(arguments: &[&str]) -> Command {
@@ -18,6 +19,27 @@ pub(crate) fn millpond(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
+/// Runs the program and presses Ctrl-C as soon as it listens for it.
+#[cfg(target_os = "linux")]
+pub(crate) fn interrupted(arguments: &[&str]) -> Output {
+    let mut command = command(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let id = child.id().to_string();
+    // The kernel says which signals a process has a handler for: the second lowest bit is that of SIGINT.
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|m| m & 2 > 0))
+    };
+    while !listens() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it listened");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    child.wait_with_output().unwrap()
+}
+
 /// What a run that succeeded printed; it complained of nothing.
 pub(crate) fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -32,4 +54,19 @@ pub(crate) fn complaint(output: &Output) -> String {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(text.trim_end().lines().count(), 1, "{text}");
     text
+}
+
+/// The traces that are here: that of the project, and those of `MILLPOND_TRACES`, or beside it.
+pub(crate) fn traces() -> Vec<String> {
+    let project = concat!(env!("CARGO_MANIFEST_DIR"), "/../millpond/tests/data/gpt_tiny.pickle.gz");
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
+    let folder = std::env::var("MILLPOND_TRACES").unwrap_or_else(|_| beside.to_owned());
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        println!(
+            "only that of the project: there is no {folder}; MILLPOND_TRACES says where to look"
+        );
+        return vec![project.to_owned()];
+    };
+    let paths = files.map(|file| file.unwrap().path().to_str().unwrap().to_owned());
+    paths.filter(|path| path.ends_with(".pickle.gz")).collect()
 }
