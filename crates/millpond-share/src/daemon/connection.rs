@@ -1,0 +1,119 @@
+//! One peer's socket. Nothing here waits, and nothing grows without bound.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::framing::{Garbage, Inbox, append};
+
+const READ_BYTES: usize = 16 << 10;
+/// A peer that lets so much lie unread has stopped reading.
+const MOST_UNSENT_BYTES: usize = 1 << 20;
+
+/// The other end is gone, or as good as that.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("closed")]
+    Closed,
+    #[error("sent {0}")]
+    Garbage(#[from] Garbage),
+    #[error("does not read what it is told")]
+    Deaf,
+    #[error("failed: {0}")]
+    Failed(io::Error),
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: OwnedFd,
+    inbox: Inbox,
+    outbox: Vec<u8>,
+}
+
+impl Connection {
+    /// Of a socket that does not wait.
+    pub(super) fn new(socket: OwnedFd, most_message_bytes: usize) -> Connection {
+        Connection { socket, inbox: Inbox::new(most_message_bytes), outbox: Vec::new() }
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Whether a message can be taken, or garbage be found.
+    pub(super) fn has_message(&self) -> bool {
+        self.inbox.is_due()
+    }
+
+    /// Takes in what has come. While a message is there nothing more is read: who sends faster than it is served fills its own
+    /// socket and not our memory.
+    pub(super) fn receive(&mut self) -> Result<(), Ended> {
+        if self.inbox.is_due() {
+            return Ok(());
+        }
+        let mut bytes = [0; READ_BYTES];
+        match self.receive_raw(&mut bytes)? {
+            Some(count) => self.inbox.add(&bytes[..count]),
+            None => return Ok(()),
+        }
+        Ok(())
+    }
+
+    /// Bytes as they are; `None` if none have come.
+    pub(super) fn receive_raw(&self, bytes: &mut [u8]) -> Result<Option<usize>, Ended> {
+        match recv(&self.socket, bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(Ended::Closed),
+            Ok((count, _)) => Ok(Some(count)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(Errno::CONNRESET) => Err(Ended::Closed),
+            Err(error) => Err(Ended::Failed(error.into())),
+        }
+    }
+
+    pub(super) fn take<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Ended> {
+        Ok(self.inbox.take()?)
+    }
+
+    pub(super) fn peek<T: DeserializeOwned>(&self) -> Result<Option<T>, Ended> {
+        Ok(self.inbox.peek()?)
+    }
+
+    /// Says something, as far as the peer takes it now.
+    pub(super) fn say<T: Serialize>(&mut self, message: &T) -> Result<(), Ended> {
+        append(message, &mut self.outbox);
+        self.send_rest()
+    }
+
+    /// Says something that is no message of ours.
+    pub(super) fn say_raw(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        self.outbox.extend_from_slice(bytes);
+        self.send_rest()
+    }
+
+    /// Sends what the peer has not taken yet.
+    pub(super) fn send_rest(&mut self) -> Result<(), Ended> {
+        let mut done = 0;
+        while done < self.outbox.len() {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(&self.socket, &self.outbox[done..], flags) {
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(Ended::Closed),
+                Err(error) => return Err(Ended::Failed(error.into())),
+            }
+        }
+        self.outbox.drain(..done);
+        if self.outbox.len() > MOST_UNSENT_BYTES { Err(Ended::Deaf) } else { Ok(()) }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

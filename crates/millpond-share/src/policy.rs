@@ -1,0 +1,236 @@
+//! Who may use a device, and whose memory makes room: what has been and what happens now, to what is to be done.
+//!
+//! One policy is for one device. It reads no clock and writes to nobody: whoever runs it says what happened and when, does
+//! what it answers, and comes again when it says.
+//!
+//! What happens only changes what is known. What follows from it is found anew each time, from what is known and not from what
+//! was meant to happen next, so that no wake-up can be lost:
+//!
+//! ```text
+//!   event ──► what is known ──► the stuck lose the device ──► holders that no longer fit together are dropped
+//!                                 ──► the turn ends, if its time is over and somebody waits ──► whoever may is granted
+//!                                 ──► room and MakeRoom ──► the rest is told what has changed for it ──► actions
+//! ```
+//!
+//! What a client says is believed only as far as it cannot hurt others: see [`MOST_WEIGHT`], [`MOST_PRIORITY`] and `usable`.
+
+mod client;
+mod events;
+mod memory;
+mod queue;
+mod settings;
+mod status;
+mod stuck;
+mod turn;
+mod turns;
+
+pub use client::{MOST_PRIORITY, MOST_WEIGHT};
+pub use settings::{Settings, WhenStuck};
+pub use turn::MOST_STRETCH;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::control::Setting;
+use crate::protocol::{Standing, ToClient, Traffic};
+use client::{Client, Phase};
+use turn::{Pace, Turn};
+
+/// Time since whatever beginning.
+pub type Moment = Duration;
+
+/// A client, by a number that is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A client has come, perhaps back.
+    Joined {
+        /// Whose messages will come under this number.
+        client: ClientId,
+        /// Its process, for the status.
+        pid: u32,
+        /// What it is called.
+        name: String,
+        /// The device's memory.
+        capacity_bytes: u64,
+        /// What others have of it.
+        foreign_bytes: u64,
+        /// How long its turns are, in quanta.
+        weight: u32,
+        /// Who has more goes first.
+        priority: i32,
+        /// The most it may allocate.
+        memory_limit: Option<u64>,
+        /// What it has already.
+        standing: Standing,
+    },
+    /// A client is gone.
+    Left(ClientId),
+    /// A client wants to have so much in all.
+    Claimed {
+        /// Who.
+        client: ClientId,
+        /// How much.
+        bytes: u64,
+        /// What the host has for memory that leaves the device.
+        host_room: u64,
+        /// What the client's own process may still have of the host's memory, if that has a limit.
+        own_room: Option<u64>,
+    },
+    /// A client has work for the device.
+    Wants {
+        /// Who.
+        client: ClientId,
+        /// What it would have on the device.
+        bytes: u64,
+    },
+    /// A client's memory has come or gone.
+    Moved(ClientId, Traffic),
+    /// A client's work goes on, so long after its grant.
+    Resumed(ClientId, Duration),
+    /// A client has given up the device.
+    Released {
+        /// Who.
+        client: ClientId,
+        /// The turn that it means.
+        turn: u64,
+        /// Its memory.
+        traffic: Traffic,
+        /// Of its own accord.
+        idle: bool,
+    },
+    /// Somebody wants something otherwise. Whom it concerns has been made sure of.
+    Set(Setting),
+    /// Nothing but time.
+    Nothing,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A message.
+    Tell(ClientId, ToClient),
+    /// A line in the log: the client should have given up the device so long ago.
+    Warn(ClientId, Duration),
+    /// The client's process is to be ended.
+    End(ClientId),
+}
+
+/// After a daemon's start, nobody who waits gets the device for so long if there are clients from before: the one that has it may
+/// not be back yet.
+pub const RECOVERY: Duration = Duration::from_secs(1);
+
+/// Who shares one device, and how things stand between them.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    settings: Settings,
+    capacity_bytes: u64,
+    foreign_bytes: u64,
+    clients: BTreeMap<ClientId, Client>,
+    /// There is one as long as somebody may be using the device.
+    turn: Option<Turn>,
+    /// The number of the last grant.
+    last_grant: u64,
+    pace: Pace,
+    began: Option<Moment>,
+    /// There are clients from before, and others may be on their way back.
+    is_recovering: bool,
+    switches: u64,
+    /// Up to when times have been added up.
+    accounted: Moment,
+    /// The time in which some client used the device or waited for it, and of that, in which the work of one could go on.
+    busy: Duration,
+    useful: Duration,
+}
+
+impl Policy {
+    /// For a device that nobody uses.
+    pub fn new(settings: Settings) -> Policy {
+        Policy {
+            settings,
+            capacity_bytes: 0,
+            foreign_bytes: 0,
+            clients: BTreeMap::new(),
+            turn: None,
+            last_grant: 0,
+            pace: Pace::new(),
+            began: None,
+            is_recovering: false,
+            switches: 0,
+            accounted: Moment::ZERO,
+            busy: Duration::ZERO,
+            useful: Duration::ZERO,
+        }
+    }
+
+    /// How the device is shared.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether there are no clients.
+    pub fn is_deserted(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// What is to be done, in that order, now that something happened. Time never goes back.
+    pub fn handle(&mut self, now: Moment, event: Event) -> Vec<Action> {
+        self.account(now);
+        let mut actions = Vec::new();
+        self.note(now, event, &mut actions);
+        self.believe_what_is_pinned();
+        self.deal_with_the_stuck(now, &mut actions);
+        self.drop_who_no_longer_fits(now, &mut actions);
+        self.end_turn_if_over(now, &mut actions);
+        self.grant_who_may(now);
+        self.share_memory(now, &mut actions);
+        self.tell_what_changed(&mut actions);
+        actions
+    }
+
+    /// When to come again, with [`Event::Nothing`] if nothing else happened.
+    pub fn next_moment(&self) -> Option<Moment> {
+        [self.end_of_turn(), self.next_deadline(), self.end_of_recovery()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn account(&mut self, now: Moment) {
+        let time = now.saturating_sub(self.accounted);
+        self.accounted = self.accounted.max(now);
+        let is_useful =
+            self.clients.values().any(|client| client.hold().is_some_and(|h| h.resumed));
+        if self.is_occupied() || self.is_contended() {
+            self.busy += time;
+        }
+        if is_useful {
+            self.useful += time;
+        }
+        self.clients.values_mut().for_each(|client| client.spend(time));
+    }
+
+    fn tell_what_changed(&mut self, actions: &mut Vec<Action>) {
+        let is_contended = self.is_contended();
+        let ids: Vec<_> = self.clients.keys().copied().collect();
+        for id in ids {
+            let memory_bytes = self.memory_of(id);
+            let client = self.clients.get_mut(&id).expect("it is one of them");
+            if let Phase::Holding(hold) = client.phase
+                && (client.told.contended != is_contended
+                    || is_contended && client.told.contended_in_turn != hold.turn)
+            {
+                client.told.contended = is_contended;
+                client.told.contended_in_turn = hold.turn;
+                actions.push(Action::Tell(id, ToClient::Contended(is_contended)));
+            }
+            if client.told.memory_bytes != memory_bytes {
+                client.told.memory_bytes = memory_bytes;
+                actions.push(Action::Tell(id, self.settings.message(memory_bytes)));
+            }
+        }
+    }
+}

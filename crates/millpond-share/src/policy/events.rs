@@ -1,0 +1,257 @@
+//! What happened, and how it changes what is known.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::client::{Client, Hold, Phase, Told, believable_priority, believable_weight};
+use super::{Action, ClientId, Event, Moment, Policy};
+use crate::control::{Setting, Whom};
+use crate::protocol::{Prefetch, ToClient, Traffic};
+
+/// What a client says of its turn's number is followed no further, so that there are always numbers left.
+const MOST_TURN_BEFORE: u64 = u64::MAX / 2;
+
+impl Policy {
+    /// Takes note of what happened. What clients say that cannot be is passed over.
+    pub(super) fn note(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Joined { .. } => self.join(now, event, actions),
+            Event::Left(client) => self.leave(client),
+            Event::Claimed { client, bytes, host_room, own_room } => {
+                self.note_own_room(client, bytes, own_room);
+                self.claim(client, bytes, host_room, actions);
+            }
+            Event::Wants { client, bytes } => self.want(now, client, bytes),
+            Event::Moved(client, traffic) => self.moved(now, client, traffic),
+            Event::Resumed(client, moving) => self.resume(now, client, moving),
+            Event::Released { client, turn, traffic, idle: _ } => {
+                self.moved(now, client, traffic);
+                self.release(now, client, turn);
+            }
+            Event::Set(setting) => self.set(setting, actions),
+            Event::Nothing => {}
+        }
+    }
+
+    fn join(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
+        let Event::Joined {
+            client: id,
+            pid,
+            name,
+            capacity_bytes,
+            foreign_bytes,
+            weight,
+            priority,
+            memory_limit,
+            standing,
+        } = event
+        else {
+            return;
+        };
+        let began = *self.began.get_or_insert(now);
+        if self.clients.contains_key(&id) {
+            return;
+        }
+        if standing.claimed_bytes > 0 && now < began.saturating_add(super::RECOVERY) {
+            self.is_recovering = true;
+        }
+        let client = Client {
+            pid,
+            name,
+            weight: believable_weight(weight),
+            priority: believable_priority(priority),
+            memory_limit,
+            capacity_bytes,
+            claimed: standing.claimed_bytes,
+            most_on_host: None,
+            wanted: standing.traffic.resident_bytes,
+            traffic: standing.traffic,
+            phase: Phase::Idle,
+            void: false,
+            pinned: 0,
+            making_room: None,
+            told: Told::default(),
+            held: Duration::ZERO,
+            moving: Duration::ZERO,
+            waited: Duration::ZERO,
+            last_held: now,
+        };
+        self.clients.insert(id, client);
+        self.foreign_bytes = foreign_bytes;
+        self.capacity_bytes = self.capacity_in_most_words();
+        let most = self.capacity_bytes;
+        let memory_bytes = self.memory_of(id);
+        let client = self.clients.get_mut(&id).expect("it has just come");
+        client.claimed = client.claimed.min(most);
+        client.told.memory_bytes = memory_bytes;
+        actions.push(Action::Tell(
+            id,
+            ToClient::Welcome {
+                prefetch: self.settings.prefetch,
+                memory_bytes,
+                idle_ms: self.settings.idle_ms(),
+            },
+        ));
+        if let Some(turn) = standing.holds {
+            self.take_at_its_word(now, id, turn, actions);
+        }
+    }
+
+    /// A client that comes back says that it has the device. One that was away while the daemon was there has lost it if it does not
+    /// fit beside those that have it: else whoever comes back again and again would keep everybody out.
+    fn take_at_its_word(
+        &mut self,
+        now: Moment,
+        id: ClientId,
+        turn_before: u64,
+        actions: &mut Vec<Action>,
+    ) {
+        let is_back_late = self.began.is_some_and(|began| now >= began + super::RECOVERY);
+        let has_lost_it = is_back_late && !self.fits_beside_occupants(id);
+        let client = self.clients.get_mut(&id).expect("it has just come");
+        if has_lost_it {
+            client.phase = Phase::Revoked;
+            client.void = true;
+            // By the number that it knows the turn by: it has heard of no other.
+            actions.push(Action::Tell(id, ToClient::Revoked { turn: turn_before }));
+            return;
+        }
+        client.phase = Phase::Holding(Hold {
+            turn: turn_before,
+            since: now,
+            resumed: true,
+            // It goes on and is told its room only: a grant might cross with its release and be taken for another.
+            told: true,
+        });
+        self.last_grant = self.last_grant.max(turn_before.min(MOST_TURN_BEFORE));
+        if self.turn.is_none() {
+            self.begin_turn(now, id);
+        }
+    }
+
+    /// The device's memory, of which clients should all say the same: what most of them say, and of as many, the largest, for with
+    /// too small a device nobody else could do anything.
+    fn capacity_in_most_words(&self) -> u64 {
+        let mut says = BTreeMap::new();
+        for client in self.clients.values() {
+            *says.entry(client.capacity_bytes).or_insert(0_u32) += 1;
+        }
+        let most = says.into_iter().max_by_key(|&(bytes, count)| (count, bytes));
+        most.map_or(self.capacity_bytes, |(bytes, _)| bytes)
+    }
+
+    fn leave(&mut self, id: ClientId) {
+        if self.clients.remove(&id).is_some() {
+            self.capacity_bytes = self.capacity_in_most_words();
+            self.forget_turn_if_nobody_is_left();
+        }
+    }
+
+    /// Who asks for more says what its process has left; who needs less says nothing of that.
+    fn note_own_room(&mut self, id: ClientId, bytes: u64, own_room: Option<u64>) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if bytes >= client.claimed {
+            client.most_on_host = own_room.map(|room| room.saturating_add(client.on_host()));
+        }
+    }
+
+    fn claim(&mut self, id: ClientId, bytes: u64, host_room: u64, actions: &mut Vec<Action>) {
+        let Some(client) = self.clients.get(&id) else { return };
+        let grows = bytes > client.claimed;
+        let needs_answer = bytes >= client.claimed;
+        if grows && let Some(reason) = self.objection(id, bytes, host_room) {
+            actions.push(Action::Tell(id, ToClient::Refused { reason }));
+            return;
+        }
+        let client = self.clients.get_mut(&id).expect("it is there");
+        if grows && client.is_occupying() && self.settings.prefetch != Prefetch::Off {
+            // New memory is about to be used, and is not among what it wanted when it asked for the device. If the driver brings it
+            // in, the client says what the driver cannot.
+            client.wanted = client.wanted.saturating_add(bytes - client.claimed);
+        }
+        if needs_answer {
+            actions.push(Action::Tell(id, ToClient::Admitted));
+        }
+        client.claimed = bytes;
+    }
+
+    fn want(&mut self, now: Moment, id: ClientId, bytes: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.wanted = bytes;
+        match &mut client.phase {
+            Phase::Idle => client.phase = Phase::Waiting { since: now, passed_by: 0 },
+            Phase::Revoked => {
+                client.void = false;
+                client.phase = Phase::Waiting { since: now, passed_by: 0 };
+            }
+            Phase::Dropping { wants_again, .. } => *wants_again = true,
+            Phase::Waiting { .. } | Phase::Holding(_) => {}
+        }
+    }
+
+    fn moved(&mut self, now: Moment, id: ClientId, traffic: Traffic) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.traffic = traffic;
+        self.note_progress(now, id);
+    }
+
+    fn resume(&mut self, now: Moment, id: ClientId, moving: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(hold) = client.hold_mut() else { return };
+        hold.resumed = true;
+        let moving = moving.min(now.saturating_sub(hold.since));
+        if let Some(turn) = &mut self.turn {
+            turn.moving = turn.moving.max(moving);
+        }
+    }
+
+    fn release(&mut self, now: Moment, id: ClientId, turn: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let wants_again = match client.phase {
+            Phase::Holding(hold) if hold.turn == turn => false,
+            Phase::Dropping { hold, wants_again, .. } if hold.turn == turn => wants_again,
+            Phase::Revoked => false,
+            _ => return,
+        };
+        client.void = false;
+        client.last_held = now;
+        client.phase =
+            if wants_again { Phase::Waiting { since: now, passed_by: 0 } } else { Phase::Idle };
+        self.forget_turn_if_nobody_is_left();
+    }
+
+    fn set(&mut self, setting: Setting, actions: &mut Vec<Action>) {
+        match setting {
+            Setting::Quantum { device: _, quantum_ms } => {
+                self.settings.quantum = Duration::from_millis(quantum_ms);
+            }
+            Setting::Weight(whom, weight) => {
+                self.each(whom, |client| client.weight = believable_weight(weight));
+            }
+            Setting::Priority(whom, priority) => {
+                self.each(whom, |client| client.priority = believable_priority(priority));
+            }
+            Setting::MemoryLimit(whom, limit) => {
+                self.each(whom, |client| client.memory_limit = limit);
+            }
+            Setting::Prefetch(prefetch) => {
+                self.settings.prefetch = prefetch;
+                for (&id, client) in &self.clients {
+                    let message = self.settings.message(client.told.memory_bytes);
+                    actions.push(Action::Tell(id, message));
+                }
+            }
+            Setting::Turns(turns) => self.settings.turns = turns,
+        }
+    }
+
+    fn each(&mut self, whom: Whom, change: impl FnMut(&mut Client)) {
+        self.clients
+            .values_mut()
+            .filter(|client| match whom {
+                Whom::Process(pid) => client.pid == pid,
+                Whom::Everyone => true,
+            })
+            .for_each(change);
+    }
+}

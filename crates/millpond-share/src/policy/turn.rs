@@ -1,0 +1,72 @@
+//! A turn, and how long turns are.
+
+use std::time::Duration;
+
+use super::{ClientId, Moment};
+
+/// The time in which some clients, whose memory fits together, may use the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// Who was first in the queue. It may have gone since.
+    pub first: ClientId,
+    /// How many quanta it lasts.
+    pub weight: u32,
+    pub began: Moment,
+    /// The longest that any of them waited for its memory.
+    pub moving: Duration,
+    /// The time is over and the next are to come.
+    pub is_ending: bool,
+}
+
+impl Turn {
+    pub(super) fn new(first: ClientId, weight: u32, began: Moment) -> Turn {
+        Turn { first, weight, began, moving: Duration::ZERO, is_ending: false }
+    }
+}
+
+const TURNS_REMEMBERED: usize = 4;
+
+/// The most that turns are stretched.
+pub const MOST_STRETCH: u32 = 16;
+
+/// By how much turns are stretched because moving memory would take too much of them.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    stretch: u32,
+    /// The last turns since the pace changed: the time for moving, and all of it.
+    recent: Vec<(Duration, Duration)>,
+}
+
+impl Pace {
+    pub(super) fn new() -> Pace {
+        Pace { stretch: 1, recent: Vec::new() }
+    }
+
+    pub(super) fn stretch(&self) -> u32 {
+        self.stretch
+    }
+
+    /// A turn went to its end.
+    pub(super) fn note(&mut self, moving: Duration, all: Duration) {
+        if self.recent.len() == TURNS_REMEMBERED {
+            self.recent.remove(0);
+        }
+        self.recent.push((moving.min(all), all));
+        if self.recent.len() < TURNS_REMEMBERED {
+            return;
+        }
+        let moving: Duration = self.recent.iter().map(|turn| turn.0).sum();
+        let all: Duration = self.recent.iter().map(|turn| turn.1).sum();
+        let stretch = if moving > all / 4 {
+            (self.stretch * 2).min(MOST_STRETCH)
+        } else if moving < all / 16 {
+            (self.stretch / 2).max(1)
+        } else {
+            self.stretch
+        };
+        if stretch != self.stretch {
+            self.stretch = stretch;
+            self.recent.clear();
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Who gets the device, and who has to give it up.
+
+use std::time::Duration;
+
+use super::client::{Hold, Phase};
+use super::turn::Turn;
+use super::{Action, ClientId, Moment, Policy, RECOVERY};
+use crate::protocol::ToClient;
+
+/// Whom somebody of higher priority waits for has one part in so many of a quantum.
+const PARTS_BEFORE_HIGHER_PRIORITY: u32 = 10;
+
+impl Policy {
+    /// As long as a turn is at present.
+    pub(super) fn effective_quantum(&self) -> Duration {
+        self.settings.believable_quantum() * self.pace.stretch()
+    }
+
+    fn length_of(&self, turn: &Turn) -> Duration {
+        let holding = self.clients.values().filter(|client| client.is_holding());
+        let waiting = self.clients.values().filter(|client| client.is_waiting());
+        let highest = holding.map(|client| client.priority).max();
+        // By the priority given, not by the one gained in waiting: that decides who is next and not who must go.
+        if waiting.map(|client| client.priority).max() > highest {
+            self.effective_quantum() / PARTS_BEFORE_HIGHER_PRIORITY
+        } else {
+            self.effective_quantum().saturating_mul(turn.weight)
+        }
+    }
+
+    /// When the turn is over, if anybody minds.
+    pub(super) fn end_of_turn(&self) -> Option<Moment> {
+        let turn = self.turn.filter(|turn| !turn.is_ending)?;
+        self.is_contended().then(|| turn.began.saturating_add(self.length_of(&turn)))
+    }
+
+    /// Until when others may be on their way back, if somebody waits for that.
+    pub(super) fn end_of_recovery(&self) -> Option<Moment> {
+        let ends = self.began?.saturating_add(RECOVERY);
+        (self.is_recovering && self.is_contended()).then_some(ends)
+    }
+
+    pub(super) fn begin_turn(&mut self, now: Moment, first: ClientId) {
+        self.turn = Some(Turn::new(first, self.clients[&first].weight, now));
+        self.switches += 1;
+    }
+
+    pub(super) fn forget_turn_if_nobody_is_left(&mut self) {
+        if !self.is_occupied() {
+            self.turn = None;
+        }
+    }
+
+    /// Claims grow, and clients come back from another daemon: those that no longer fit beside the others have to go.
+    pub(super) fn drop_who_no_longer_fits(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let was_contended = self.is_contended();
+        let mut taken = 0_u64;
+        for id in self.holders() {
+            if self.fits_beside(taken, id) {
+                taken = taken.saturating_add(self.footprint(&self.clients[&id]));
+                continue;
+            }
+            self.tell_to_drop(now, id, actions);
+            // They ran together without turns, so who stays has its first one now; but nobody gains time by growing while others
+            // wait.
+            if let Some(turn) = self.turn.as_mut().filter(|_| !was_contended) {
+                turn.began = now;
+            }
+        }
+    }
+
+    pub(super) fn end_turn_if_over(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if self.end_of_turn().is_some_and(|end| end <= now) {
+            let turn = self.turn.as_mut().expect("it has an end");
+            turn.is_ending = true;
+            self.note_pace(now);
+        }
+        let is_contended = self.is_contended();
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.is_ending) else { return };
+        if !is_contended {
+            turn.is_ending = false;
+            return;
+        }
+        let next = self.next_group();
+        for id in self.holders() {
+            if !next.contains(&id) {
+                self.tell_to_drop(now, id, actions);
+            }
+        }
+    }
+
+    fn note_pace(&mut self, now: Moment) {
+        let Some(turn) = self.turn else { return };
+        let still_moving = self
+            .clients
+            .values()
+            .filter_map(|client| client.hold().filter(|hold| !hold.resumed))
+            .map(|hold| now.saturating_sub(hold.since))
+            .max()
+            .unwrap_or_default();
+        self.pace.note(turn.moving.max(still_moving), now.saturating_sub(turn.began));
+    }
+
+    fn tell_to_drop(&mut self, now: Moment, id: ClientId, actions: &mut Vec<Action>) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Phase::Holding(hold) = client.phase else { return };
+        client.phase = Phase::Dropping { hold, since: now, warned: false, wants_again: false };
+        actions.push(Action::Tell(id, ToClient::Drop { turn: hold.turn }));
+    }
+
+    /// Gives the device to the first in the queue when nobody has it, and to whoever else fits beside those that do. While a turn is
+    /// ending nobody comes before the first, who might be kept waiting by it.
+    pub(super) fn grant_who_may(&mut self, now: Moment) {
+        let end = self.began.map(|began| began.saturating_add(RECOVERY));
+        self.is_recovering &= end.is_some_and(|end| now < end);
+        if self.is_recovering && self.settings.turns {
+            return;
+        }
+        let queue = self.queue();
+        let mut a_turn_began = false;
+        let mut somebody_is_before = false;
+        for id in queue {
+            let is_ending = self.turn.is_some_and(|turn| turn.is_ending);
+            // Who takes nothing keeps nobody waiting.
+            let takes_nothing = self.footprint(&self.clients[&id]) == 0;
+            let would_be_before = is_ending && somebody_is_before && !takes_nothing;
+            if would_be_before || !self.fits_beside_occupants(id) {
+                somebody_is_before = true;
+                continue;
+            }
+            self.grant(now, id);
+            if self.turn.is_none() || is_ending && !takes_nothing {
+                self.begin_turn(now, id);
+                a_turn_began = true;
+            }
+        }
+        if a_turn_began {
+            self.raise_who_was_passed_by();
+        }
+    }
+
+    fn grant(&mut self, now: Moment, id: ClientId) {
+        self.last_grant += 1;
+        let turn = self.last_grant;
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let hold = Hold { turn, since: now, resumed: false, told: false };
+        client.phase = Phase::Holding(hold);
+        client.void = false;
+        client.making_room = None;
+    }
+
+    fn raise_who_was_passed_by(&mut self) {
+        for client in self.clients.values_mut() {
+            if let Phase::Waiting { passed_by, .. } = &mut client.phase {
+                *passed_by = passed_by.saturating_add(1);
+            }
+        }
+    }
+}

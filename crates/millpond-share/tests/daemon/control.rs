@@ -1,0 +1,116 @@
+//! Status and settings.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use millpond_share::control::{Answer, AskError, DeviceStatus, Line, Mode, Setting, State, Whom};
+use millpond_share::policy::Settings;
+use millpond_share::protocol::{DeviceId, Hello, Prefetch, ToClient, ToDaemon};
+
+use crate::program::hello;
+use crate::stand::{Stand, settings};
+
+#[test]
+fn a_shorter_quantum_holds_for_the_turn_that_goes_on() {
+    let stand = Stand::new(Settings { quantum: Duration::from_secs(3600), ..settings() });
+    let mut holder = stand.program().with_memory(700);
+    holder.want(700);
+    holder.expect_grant();
+    let mut other = stand.program().with_memory(700);
+    other.want(700);
+    assert_eq!(stand.set(Setting::Quantum { device: None, quantum_ms: 20 }), Answer::Done);
+    holder.expect_drop();
+    assert_eq!(stand.device().quantum_ms, 20);
+}
+
+#[test]
+fn each_device_has_a_quantum_of_its_own() {
+    let stand = Stand::new(Settings { quantum: Duration::from_secs(3600), ..settings() });
+    let on = |device| {
+        let mut program = stand.program().joined(&Hello { device, ..hello() });
+        program.say(ToDaemon::Claim { bytes: 700, cgroup_room: None });
+        program.want(700);
+        program
+    };
+    let (quick, slow) = (DeviceId([1; 16]), DeviceId([2; 16]));
+    let mut holders = [on(quick), on(slow)];
+    for holder in &mut holders {
+        holder.expect_grant();
+    }
+    let mut waiters = [on(quick), on(slow)];
+    assert_eq!(stand.set(Setting::Quantum { device: Some(0), quantum_ms: 20 }), Answer::Done);
+    let turn = holders[0].expect_drop();
+    holders[0].release(turn, 0);
+    waiters[0].expect_grant();
+    let status = stand.status();
+    let quanta: Vec<u64> = status.devices.iter().map(|device| device.quantum_ms).collect();
+    assert_eq!(quanta, [20, 3_600_000]);
+    let holds = |device: &DeviceStatus| device.clients.iter().any(|c| c.state == State::Waiting);
+    assert!(holds(&status.devices[1]), "the other device's turn goes on: {status:?}");
+}
+
+#[test]
+fn off_lets_everybody_in_and_on_takes_turns_again() {
+    let stand = Stand::new(Settings { quantum: Duration::from_secs(3600), ..settings() });
+    let mut first = stand.program().with_memory(700);
+    first.want(700);
+    first.expect_grant();
+    assert_eq!(stand.set(Setting::Turns(false)), Answer::Done);
+    assert_eq!(stand.device().mode, Mode::Off);
+    assert_eq!(stand.set(Setting::Turns(true)), Answer::Done);
+    assert_ne!(stand.device().mode, Mode::Off);
+}
+
+#[test]
+fn limits_and_prefetch_reach_the_client() {
+    let stand = Stand::new(settings());
+    let mut program = stand.program().with_memory(100);
+    let whom = Whom::Process(std::process::id());
+    assert_eq!(stand.set(Setting::MemoryLimit(whom, Some(150))), Answer::Done);
+    assert_eq!(stand.set(Setting::Prefetch(Prefetch::All)), Answer::Done);
+    program.expect(|message| match message {
+        ToClient::Settings { prefetch: Prefetch::All, memory_bytes: 150, .. } => Some(()),
+        _ => None,
+    });
+    program.say(ToDaemon::Claim { bytes: 151, cgroup_room: None });
+    program.expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
+    assert_eq!(stand.set(Setting::Weight(whom, 3)), Answer::Done);
+    assert_eq!(stand.device().clients[0].weight, 3);
+    assert_eq!(stand.device().clients[0].memory_limit_bytes, Some(150));
+}
+
+#[test]
+fn orders_that_cannot_be_are_refused_with_a_reason() {
+    let stand = Stand::new(settings());
+    let _program = stand.program().joined(&hello());
+    for (setting, word) in [
+        (Setting::Quantum { device: None, quantum_ms: 0 }, "from 10ms"),
+        (Setting::Quantum { device: Some(4), quantum_ms: 100 }, "no device 4"),
+        (Setting::Weight(Whom::Process(1), 2), "no client"),
+        (Setting::Weight(Whom::Everyone, 0), "at least 1"),
+    ] {
+        match stand.set(setting) {
+            Answer::Refused(reason) => assert!(reason.contains(word), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn garbage_at_the_desk_ends_its_own_connection_only() {
+    let stand = Stand::new(settings());
+    let control = millpond_share::rendezvous::control_socket(&stand.options().directory);
+    for bytes in [&[0xff; 64][..], &[1, 0, 0, 0, 99], &[2, 0, 0, 0, 1]] {
+        UnixStream::connect(&control).unwrap().write_all(bytes).unwrap();
+    }
+    assert_eq!(stand.status().devices.len(), 0);
+}
+
+#[test]
+fn without_a_daemon_the_error_says_how_to_start_one() {
+    let nowhere = std::path::Path::new("/nonexistent/millpond");
+    let error = Line::open(nowhere).unwrap_err();
+    assert!(matches!(error, AskError::NoDaemon(_)));
+    assert!(error.to_string().contains("millpond share serve"));
+}

@@ -1,0 +1,8 @@
+//! The scheduling policy: its rules one by one, and what holds whatever clients do.
+
+mod desk;
+mod memory;
+mod misbehaviour;
+mod restart;
+mod schedules;
+mod turns;

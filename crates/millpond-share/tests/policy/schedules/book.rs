@@ -1,0 +1,306 @@
+//! What was promised, kept apart from the policy: it sees only what is said and told.
+
+use std::collections::BTreeMap;
+
+use millpond_share::policy::{
+    Action, ClientId, Event, MOST_STRETCH, Moment, RECOVERY, Settings, WhenStuck,
+};
+use millpond_share::protocol::{ToClient, Traffic};
+
+use super::actor::Actor;
+use crate::desk::CAPACITY;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    claimed: u64,
+    /// What it has asked for and got no answer to.
+    asked: Option<(u64, u64)>,
+    traffic: Traffic,
+    /// The turn it has, and whether it has been told to give it up.
+    holds: Option<(u64, bool)>,
+    /// It holds by another daemon's leave.
+    from_before: bool,
+    wants: bool,
+    /// How many turns had begun when it began to wait.
+    waits_since_turn: Option<u64>,
+    /// What it was last told that it may have on the device.
+    room: u64,
+    /// It has been warned or has lost its turn: its memory may count for nothing.
+    is_warned: bool,
+}
+
+/// Who has what, and since when somebody waits.
+#[derive(Debug)]
+pub(super) struct Book {
+    settings: Settings,
+    entries: BTreeMap<ClientId, Entry>,
+    began: Option<Moment>,
+    comes_from_before: bool,
+    pub grants: u64,
+    turns: u64,
+    turn_began: Moment,
+    contended_since: Option<Moment>,
+    most_clients: u64,
+}
+
+const HIGHEST_WEIGHT: u32 = 3;
+const PRIORITIES_APART: u64 = 4;
+
+/// What cannot leave, in the client's words.
+fn pinned(entry: &Entry) -> u64 {
+    entry.traffic.pinned_bytes.min(entry.traffic.resident_bytes).min(entry.claimed)
+}
+
+impl Book {
+    pub(super) fn new(settings: Settings) -> Book {
+        Book {
+            settings,
+            entries: BTreeMap::new(),
+            began: None,
+            comes_from_before: false,
+            grants: 0,
+            turns: 0,
+            turn_began: Moment::ZERO,
+            contended_since: None,
+            most_clients: 0,
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.entries.values().filter(|entry| entry.wants && entry.holds.is_none()).count()
+    }
+
+    pub(super) fn joined(&mut self, now: Moment, actor: &Actor) {
+        let standing = actor.standing();
+        let began = *self.began.get_or_insert(now);
+        self.comes_from_before |= standing.claimed_bytes > 0 && now < began + RECOVERY;
+        let entry = Entry {
+            claimed: standing.claimed_bytes.min(CAPACITY),
+            traffic: standing.traffic,
+            holds: standing.holds.map(|turn| (turn, false)),
+            from_before: standing.holds.is_some(),
+            ..Entry::default()
+        };
+        self.entries.insert(actor.id, entry);
+        self.most_clients = self.most_clients.max(self.entries.len() as u64);
+    }
+
+    /// Something was said to the policy.
+    pub(super) fn heard(&mut self, event: &Event) {
+        match *event {
+            Event::Left(client) => {
+                self.entries.remove(&client);
+            }
+            Event::Claimed { client, bytes, host_room, .. } => {
+                let Some(entry) = self.entries.get_mut(&client) else { return };
+                if bytes < entry.claimed {
+                    entry.claimed = bytes;
+                } else {
+                    entry.asked = Some((bytes, host_room));
+                }
+            }
+            Event::Wants { client, .. } => {
+                let Some(entry) = self.entries.get_mut(&client) else { return };
+                entry.wants |= entry.holds.is_none_or(|(_, is_dropping)| is_dropping);
+            }
+            Event::Moved(client, traffic) => {
+                let Some(entry) = self.entries.get_mut(&client) else { return };
+                entry.traffic = traffic;
+            }
+            Event::Released { client, turn, traffic, .. } => {
+                let Some(entry) = self.entries.get_mut(&client) else { return };
+                entry.traffic = traffic;
+                if entry.holds.is_some_and(|(held, _)| held == turn) {
+                    entry.holds = None;
+                    entry.from_before = false;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The policy's answer, checked action by action and then as a whole.
+    pub(super) fn answered(&mut self, now: Moment, actions: &[Action]) {
+        for action in actions {
+            match action {
+                Action::Tell(client, message) => self.told(*client, message),
+                Action::End(client) => {
+                    assert_eq!(self.settings.when_stuck, WhenStuck::End);
+                    let entry = self.entry(*client);
+                    if entry.holds.take().is_some() {
+                        (entry.wants, entry.from_before) = (false, false);
+                    }
+                }
+                Action::Warn(client, _) => self.entry(*client).is_warned = true,
+            }
+        }
+        assert!(self.holders_fit(), "holders that do not fit together: {:?}", self.entries);
+        if self.settings.turns {
+            self.check_rooms();
+            self.check_nobody_waits_in_vain(now);
+        } else {
+            let waits = |entry: &&Entry| entry.wants && entry.holds.is_none();
+            let mut waiting = self.entries.values().filter(waits);
+            assert!(
+                waiting.all(|entry| self.footprint(entry) > 0),
+                "without turns only what cannot fault waits"
+            );
+        }
+    }
+
+    fn entry(&mut self, client: ClientId) -> &mut Entry {
+        self.entries.get_mut(&client).expect("only clients are told something")
+    }
+
+    fn told(&mut self, client: ClientId, message: &ToClient) {
+        match *message {
+            ToClient::Admitted => self.admitted(client),
+            ToClient::Refused { .. } => self.entry(client).asked = None,
+            ToClient::Grant { turn, room } => {
+                self.granted(client, turn);
+                let entry = self.entry(client);
+                (entry.room, entry.is_warned) = (room, false);
+            }
+            ToClient::Room { room } => self.entry(client).room = room,
+            ToClient::Drop { turn } => {
+                let still_fit = self.holders_fit() && self.pinned() == 0;
+                assert!(self.waiting() > 0 || !still_fit, "{client:?} is dropped and nobody waits");
+                let entry = self.entry(client);
+                let (held, is_dropping) = entry.holds.expect("only holders are dropped");
+                assert!(!is_dropping, "{client:?} is told twice");
+                assert_eq!(held, turn);
+                entry.holds = Some((turn, true));
+            }
+            ToClient::Revoked { turn } => {
+                let entry = self.entry(client);
+                let was_told = entry.holds == Some((turn, true));
+                // In words that it understands: of the turn that it has.
+                let came_back = entry.from_before && entry.holds.is_some_and(|held| held.0 == turn);
+                assert!(was_told || came_back, "only who was told can lose it, and by its number");
+                // What it wanted while it held on is forgotten: it may ask again.
+                (entry.holds, entry.wants, entry.from_before) = (None, false, false);
+                entry.is_warned = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn granted(&mut self, client: ClientId, turn: u64) {
+        let occupied = self.entries.iter().filter(|(id, _)| **id != client);
+        let beside: Vec<_> = occupied.filter(|(_, entry)| entry.holds.is_some()).collect();
+        let claimed = beside
+            .iter()
+            .map(|(_, entry)| self.footprint(entry))
+            .fold(self.footprint(&self.entries[&client]), u64::saturating_add);
+        let is_alone = beside.iter().all(|(_, entry)| self.footprint(entry) == 0);
+        let entry = self.entry(client);
+        assert!(entry.wants, "{client:?} gets what it does not want");
+        entry.wants = false;
+        entry.holds = Some((turn, false));
+        self.grants += 1;
+        let takes_nothing = self.footprint(&self.entries[&client]) == 0;
+        let fits = is_alone || takes_nothing || claimed <= CAPACITY;
+        assert!(
+            fits || !self.settings.turns,
+            "{client:?} is granted beside {beside:?}",
+            beside = claimed
+        );
+    }
+
+    fn admitted(&mut self, client: ClientId) {
+        let before = self.host_need();
+        let entry = self.entry(client);
+        let (bytes, host_room) = entry.asked.take().expect("it has asked");
+        assert!(bytes <= CAPACITY);
+        entry.claimed = bytes;
+        let need = self.host_need();
+        assert!(need <= host_room || need <= before, "{need} of host memory where {host_room} is");
+    }
+
+    fn host_need(&self) -> u64 {
+        let claimed: u64 = self.entries.values().map(|entry| entry.claimed).sum();
+        let on_host = |entry: &Entry| {
+            let sent = entry.traffic.moved_out_bytes.saturating_sub(entry.traffic.moved_in_bytes);
+            sent.min(entry.claimed - entry.traffic.resident_bytes.min(entry.claimed))
+        };
+        let on_host: u64 = self.entries.values().map(on_host).sum();
+        claimed.saturating_sub(CAPACITY).saturating_sub(on_host)
+    }
+
+    /// Whoever follows what it was told of its room finds the device with room for it, but for those that have more there already.
+    fn check_rooms(&self) {
+        let resident = |entry: &Entry| entry.traffic.resident_bytes.min(entry.claimed);
+        let believed = || self.entries.values().filter(|entry| !entry.is_warned);
+        let taken = believed().fold(0_u64, |sum, entry| {
+            let is_holding = entry.holds.is_some_and(|(_, is_dropping)| !is_dropping);
+            let room = if is_holding { entry.room.min(entry.claimed) } else { 0 };
+            sum.saturating_add(room.max(resident(entry)))
+        });
+        let there = self.entries.values().map(resident).fold(0_u64, u64::saturating_add);
+        assert!(taken <= there.max(CAPACITY), "rooms of {taken} bytes in all: {:?}", self.entries);
+    }
+
+    /// Whether a client may be using the device, as far as it has been told.
+    pub(super) fn holds(&self, client: ClientId) -> bool {
+        self.entries.get(&client).is_some_and(|entry| entry.holds.is_some())
+    }
+
+    fn holders_fit(&self) -> bool {
+        let holders = || {
+            let entries = self.entries.values();
+            entries.filter(|entry| entry.holds.is_some_and(|(_, is_dropping)| !is_dropping))
+        };
+        let taking = holders().filter(|entry| self.footprint(entry) > 0).count();
+        let taken = holders().map(|entry| self.footprint(entry)).sum::<u64>();
+        taking < 2 || taken <= CAPACITY
+    }
+
+    /// What an entry takes of what can change hands, as long as it may work.
+    fn footprint(&self, entry: &Entry) -> u64 {
+        let fixed = entry.traffic.fixed_bytes.min(entry.claimed);
+        let has = if self.settings.turns { entry.claimed } else { fixed };
+        has - pinned(entry).min(has)
+    }
+
+    fn pinned(&self) -> u64 {
+        self.entries.values().map(pinned).fold(0, u64::saturating_add)
+    }
+
+    /// A turn began, as the policy counts them.
+    pub(super) fn turns_so_far(&mut self, now: Moment, turns: u64) {
+        if turns != self.turns {
+            (self.turns, self.turn_began) = (turns, now);
+        }
+    }
+
+    fn check_nobody_waits_in_vain(&mut self, now: Moment) {
+        let is_contended = self.waiting() > 0;
+        let is_occupied = self.entries.values().any(|entry| entry.holds.is_some());
+        let recovers_until = self.began.unwrap_or_default() + RECOVERY;
+        let may_wait = self.comes_from_before && now < recovers_until;
+        assert!(may_wait || is_occupied || !is_contended, "a free device, and somebody waits");
+        let claimed: u64 = self.entries.values().map(|entry| entry.claimed).sum();
+        assert!(may_wait || claimed > CAPACITY || !is_contended, "all fit, and somebody waits");
+
+        let since = *self.contended_since.get_or_insert(now);
+        if !is_contended {
+            self.contended_since = None;
+        }
+        let longest_turn = self.settings.quantum * MOST_STRETCH * HIGHEST_WEIGHT;
+        let longest_drop = self.settings.grace * 2 * self.most_clients as u32;
+        let waited = now - since.max(self.turn_began).max(recovers_until).min(now);
+        assert!(!is_contended || waited <= longest_turn + longest_drop, "no turn for {waited:?}");
+
+        let turns = self.turns;
+        let most_turns = PRIORITIES_APART + self.most_clients + 1;
+        for (client, entry) in &mut self.entries {
+            if !entry.wants || entry.holds.is_some() {
+                entry.waits_since_turn = None;
+                continue;
+            }
+            let since = *entry.waits_since_turn.get_or_insert(turns);
+            let passed_by = turns - since;
+            assert!(passed_by <= most_turns, "{client:?} starves: {passed_by} turns passed it by");
+        }
+    }
+}
