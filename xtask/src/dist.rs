@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what programs in C and C++ are built with, laid out as such programs find it.
+//! `cargo xtask dist`: what programs in C and C++ are built with, laid out as such programs find it, and what sharing a GPU takes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,6 +23,8 @@ const HEADERS: [&str; 9] = [
 ];
 /// What the library is known by at run time: the major version, as long as the ABI is the same.
 const SONAME: &str = "libmillpond.so.0";
+/// The daemon as a service of the system.
+const UNIT: &str = "crates/millpond-share/packaging/millpond-share.service";
 /// From where in the crate to where, with the version filled in.
 const FILLED_IN: [(&str, &str); 3] = [
     ("packaging/millpond.pc.in", "lib/pkgconfig/millpond.pc"),
@@ -32,11 +34,19 @@ const FILLED_IN: [(&str, &str); 3] = [
 
 /// Builds and lays out `target/dist/{include,lib}`, and says where that is.
 pub(crate) fn build() -> Result<PathBuf> {
-    run(&mut cargo(&["build", "--release", "--locked", "-p", "millpond-capi"]))?;
+    for package in ["millpond-capi", "millpond-hook"] {
+        run(&mut cargo(&["build", "--release", "--locked", "-p", package]))?;
+    }
     let (target, sources) = (target()?, root().join(CRATE));
     let dist = target.join("dist");
     let (include, lib) = (dist.join("include"), dist.join("lib"));
-    let directories = [include.join("millpond"), lib.join("pkgconfig"), lib.join("cmake/Millpond")];
+    let units = lib.join("systemd/system");
+    let directories = [
+        include.join("millpond"),
+        lib.join("pkgconfig"),
+        lib.join("cmake/Millpond"),
+        units.clone(),
+    ];
     for directory in &directories {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
@@ -46,6 +56,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     let release = target.join("release");
     copy(&release.join("libmillpond_capi.so"), &lib.join(SONAME))?;
     copy(&release.join("libmillpond_capi.a"), &lib.join("libmillpond.a"))?;
+    copy(&release.join("libmillpond_hook.so"), &lib.join("libmillpond_hook.so"))?;
+    copy(&root().join(UNIT), &units.join("millpond-share.service"))?;
     let link = lib.join("libmillpond.so");
     if fs::symlink_metadata(&link).is_ok() {
         fs::remove_file(&link).with_context(|| link.display().to_string())?;

@@ -8,6 +8,7 @@ mod python;
 mod races;
 mod run;
 mod setup;
+mod sharing;
 mod simcuda;
 mod soak;
 mod test;
@@ -59,6 +60,22 @@ enum Command {
     Header,
     /// Measure Millpond beside RMM, PyTorch and the host's allocators, from their published packages
     Peers(peers::Options),
+    /// Let real processes share the stand-in device: measure what that costs, or kill them
+    Sharing {
+        /// How often each figure is measured
+        #[arg(long, default_value_t = 3, conflicts_with = "chaos")]
+        rounds: usize,
+        /// Fail if a figure is more than promised: 1.026 under the hook, 1.15 of three jobs, 1.05 of two that fit, 100 ns a launch
+        #[arg(long, conflicts_with = "chaos")]
+        check: bool,
+        /// Kill a job that holds the device, one that waits or the daemon so many times instead, in turn, and see that the others
+        /// finish with the right data
+        #[arg(long, value_name = "ROUNDS")]
+        chaos: Option<usize>,
+        /// What the moments follow from; another one each time if none is given
+        #[arg(long, requires = "chaos")]
+        seed: Option<u64>,
+    },
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
@@ -80,6 +97,8 @@ fn main() -> ExitCode {
         Command::Dist => dist::build().map(drop),
         Command::Header => header::write(),
         Command::Peers(options) => peers::compare(&options),
+        Command::Sharing { chaos: Some(rounds), seed, .. } => sharing::chaos(rounds, seed),
+        Command::Sharing { chaos: None, rounds, check, .. } => sharing::figures(rounds, check),
         Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),

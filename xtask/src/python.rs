@@ -17,13 +17,18 @@ pub(crate) fn check(simcuda: &Path) -> Result<()> {
         println!("skipped: no {}; cargo xtask setup makes it", programs.display());
         return Ok(());
     }
-    let wheel = build(&programs)?;
-    let mut pip = Command::new(programs.join("pip"));
-    pip.args(["install", "--quiet", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel);
-    run(&mut pip)?;
+    install_in(&programs)?;
     let mut pytest = Command::new(programs.join("python"));
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(root().join(CRATE));
     run(pytest.env("MILLPOND_SIMCUDA", simcuda).env("PYTHONDONTWRITEBYTECODE", "1"))
+}
+
+/// Builds the package and installs it in the environment whose programs these are.
+pub(crate) fn install_in(programs: &Path) -> Result<()> {
+    let wheel = build(&setup::python_directory().join("bin"))?;
+    let mut pip = Command::new(programs.join("pip"));
+    pip.args(["install", "--quiet", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel);
+    run(&mut pip)
 }
 
 /// The wheel, built in a directory of its own so that there is one. What the other commands have built is used again.

@@ -5,10 +5,12 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{dist, header, instructions, python, races, setup, simcuda, soak, torch};
+use crate::{dist, header, instructions, python, races, setup, sharing, simcuda, soak, torch};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
+/// A holder, a waiter and the daemon, four times each.
+const CHAOS_ROUNDS: usize = 12;
 
 const ON_REAL_DEVICE: &[&str] = &[
     "test",
@@ -54,6 +56,7 @@ pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
         timed(name, || run(&mut command))?;
     }
     timed("the Python package", || python::check(&simcuda))?;
+    timed("sharing, with one killed", || sharing::chaos(CHAOS_ROUNDS, None))?;
     timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
     for (name, check) in WITH_VALGRIND {
         if setup::valgrind_is_there() {

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::run::{capture, cargo, root, run, target};
+use crate::{python, setup};
 
 /// Fixed: another version may ask for other functions.
 const PACKAGES: &str = "torch==2.10.0 numpy==2.4.6";
@@ -15,6 +16,9 @@ const PRELOADED: [&str; 3] = ["libcudart.so.12", "libcublas.so.12", "libcublasLt
 
 const OWN: &str = "tests/clients/torch_client.py";
 const MILLPOND: &str = "tests/clients/torch_millpond.py";
+
+/// Its examples are run.
+const PAGE: &str = "docs/pytorch.md";
 
 /// One process of a client: the simulated device, the allocator's settings, and what is run.
 struct Run {
@@ -42,7 +46,7 @@ const fn millpond(
     Run { client: MILLPOND, simulated, settings, cases }
 }
 
-const RUNS: [Run; 19] = [
+const RUNS: [Run; 20] = [
     own("devices=2", "", &["tensors", "memory", "streams", "training", "graph"]),
     own("profile=h100-80g,order=adversarial,seed=11", "", &["tensors", "training", "graph"]),
     own("profile=v100-16g", "expandable_segments:True", &["tensors", "memory", "training"]),
@@ -68,6 +72,7 @@ const RUNS: [Run; 19] = [
     millpond("", "", &["too_late"]),
     millpond("", "slak:0", &["bad_settings"]),
     millpond("devices=2", "", &["exit_with_live_tensors"]),
+    millpond("", "", &["page"]),
 ];
 
 /// Where things are.
@@ -107,7 +112,25 @@ pub(crate) fn check(simcuda: &Path) -> Result<()> {
             "a process that exits with live tensors says: {complained}"
         );
     }
+    as_installed(&places)?;
     two_at_once(&places)
+}
+
+/// The two lines of the page after `pip install`, with the library that the package itself has.
+fn as_installed(places: &Places) -> Result<()> {
+    if !setup::python_packages_are_there() {
+        println!(
+            "torch: skipped: the package as installed, for which cargo xtask setup has to be run"
+        );
+        return Ok(());
+    }
+    python::install_in(&places.python.with_file_name(""))?;
+    let run = millpond("", "", &["tensors", "training", "figures"]);
+    println!("torch: {} as installed", run.client);
+    let mut client = places.client(&run);
+    let (said, _) = succeeds(client.env_remove("PYTHONPATH").env_remove("MILLPOND_LIBRARY"))?;
+    print!("{said}");
+    Ok(())
 }
 
 impl Places {
@@ -132,6 +155,7 @@ impl Places {
                 "run_of_torch" | "run_of_millpond" => {
                     client.arg(format!("{case}:{}", self.left.display()))
                 }
+                "page" => client.arg(format!("page:{}", root().join(PAGE).display())),
                 case => client.arg(case),
             };
         }

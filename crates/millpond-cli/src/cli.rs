@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::At;
+use crate::share::ShareOptions;
 
 /// GPU memory without a GPU: see what devices are made of, and run allocators on them.
 #[derive(Debug, Parser)]
@@ -32,6 +33,9 @@ use crate::explain::At;
                   millpond explain snapshot.pickle --at peak   what held memory, by size and age\n  \
                   millpond replay snapshot.pickle --allocator pool --snapshot pool.pickle   for PyTorch's memory viewer\n  \
                   millpond convert snapshot.pickle trace.mptrace   to RMM's log (.csv), Millpond's own file or a snapshot\n  \
+                  millpond share serve                        let programs take turns on a GPU …\n  \
+                  millpond share run -- python train.py       … such as this one\n  \
+                  millpond share simulate --jobs 3 --bytes 12GB   what sharing a GPU would cost, without one\n  \
                   millpond completions bash > /etc/bash_completion.d/millpond"
 )]
 pub(crate) struct Cli {
@@ -57,6 +61,8 @@ pub(crate) enum Command {
     Explain(ExplainOptions),
     /// Write a trace in another format
     Convert(ConvertOptions),
+    /// Share a GPU between programs that together do not fit on it
+    Share(ShareOptions),
     /// Print a shell's completions, to be put where the shell looks for them
     Completions {
         /// The shell

@@ -7,12 +7,14 @@ mod compare;
 mod convert;
 mod device;
 mod devices;
+mod duration;
 mod explain;
 mod interrupt;
 mod output;
 mod page;
 mod recommend;
 mod replay;
+mod share;
 mod shell;
 mod stacks;
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Recommend(options) => recommend::run(&options),
         Command::Explain(options) => explain::run(&options).map(|()| Finding::Good),
         Command::Convert(options) => convert::run(&options).map(|()| Finding::Good),
+        Command::Share(options) => share::run(&options),
         Command::Completions { shell } => shell::completions(shell).map(|()| Finding::Good),
         Command::Man { dir } => shell::man_pages(dir.as_deref()).map(|()| Finding::Good),
     };

@@ -1,8 +1,9 @@
 //! `--html FILE`: results as one self-contained page.
 //!
 //! ```text
-//!   replay, compare ──► Page: sections of charts, matrices and tables ──► JSON ──┐
-//!                       page/template.html, style.css, script/*.js ──────────────┴──► FILE
+//!   replay, compare, ──► Page: sections of charts, matrices, tables, ──► JSON ───┐
+//!   share simulate       timelines                                               │
+//!                        page/template.html, style.css, script/*.js ─────────────┴──► FILE
 //! ```
 //!
 //! What a command found becomes a [`Page`], which is data only: what is drawn and how is the script's. The page asks the network for nothing, and
@@ -12,6 +13,7 @@ mod chart;
 mod figure;
 mod matrix;
 mod table;
+mod timeline;
 
 use std::path::Path;
 
@@ -22,11 +24,12 @@ pub(crate) use self::chart::{Chart, Watched};
 pub(crate) use self::figure::Figure;
 pub(crate) use self::matrix::{Matrix, MatrixCell, Measure};
 pub(crate) use self::table::{Cell, Column, Row, Table};
+pub(crate) use self::timeline::{Kind, Line, Timeline};
 
 const TEMPLATE: &str = include_str!("page/template.html");
 const STYLE: &str = include_str!("page/style.css");
 /// In this order they are one script.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("page/script/element.js"),
     include_str!("page/script/unit.js"),
     include_str!("page/script/theme.js"),
@@ -35,6 +38,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("page/script/map.js"),
     include_str!("page/script/history.js"),
     include_str!("page/script/chart.js"),
+    include_str!("page/script/timeline.js"),
     include_str!("page/script/page.js"),
 ];
 
@@ -74,6 +78,8 @@ pub(crate) enum Part {
     Matrix(Matrix),
     /// Rows that can be sorted.
     Table(Table),
+    /// Who did what when.
+    Timeline(Timeline),
 }
 
 /// What a number counts, which decides how it is written.

@@ -9,6 +9,7 @@ mod cuda;
 mod program;
 mod replay;
 mod run;
+mod simulate;
 // The stand-in libcuda, which tests of other crates use as well.
 #[allow(unreachable_pub)]
 #[path = "../../../../tests/src/simcuda.rs"]

@@ -10,4 +10,5 @@ mod map;
 mod million;
 mod tab;
 mod tables;
+mod timeline;
 mod written;

@@ -36,10 +36,15 @@ pub(crate) fn compare(name: &str, arguments: &[&str]) -> Written {
     written(name, "compare", arguments)
 }
 
+/// What `millpond share simulate` writes.
+pub(crate) fn simulate(name: &str, arguments: &[&str]) -> Written {
+    written(name, "share simulate", arguments)
+}
+
 fn written(name: &str, command: &str, arguments: &[&str]) -> Written {
     let page = folder().join(format!("{name}.html"));
     let output = Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .arg(command)
+        .args(command.split(' '))
         .args(arguments)
         .arg("--html")
         .arg(&page)

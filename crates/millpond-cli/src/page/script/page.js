@@ -1,6 +1,6 @@
 // The page, from its data.
 
-const PARTS = { chart: chartPart, matrix: matrixPart, table: tablePart };
+const PARTS = { chart: chartPart, matrix: matrixPart, table: tablePart, timeline: timelinePart };
 
 function pageOf(data) {
   const sections = data.sections.map((section, number) =>

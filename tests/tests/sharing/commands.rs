@@ -1,0 +1,117 @@
+//! `serve`, `run`, `status`, `set` and `top`.
+
+use std::process::Output;
+
+use millpond_tests::sharing::{Ground, Running, job};
+use millpond_tests::terminal::Terminal;
+use serde_json::Value;
+
+use crate::together::{LARGE_MIB, client, start, wait_for};
+
+fn set(ground: &Ground, arguments: &[&str]) -> Output {
+    ground.millpond(&[&["share", "set"], arguments].concat()).output().unwrap()
+}
+
+#[test]
+fn the_status_has_every_key_and_what_run_was_told() {
+    let ground = Ground::new("status", 128, &["--quantum", "7s"]);
+    let options =
+        ["--weight", "3", "--priority", "-2", "--memory-limit", "100MiB", "--name", "trainer"];
+    let running = start(&ground, &options, "32", "400");
+    let status = wait_for(&ground, |status| {
+        client(status, running.pid())?["allocated_bytes"]
+            .as_u64()
+            .filter(|bytes| *bytes >= 32 << 20)?;
+        Some(status.clone())
+    });
+    let device = &status["devices"][0];
+    for key in ["device", "capacity_bytes", "mode", "quantum_ms", "holder", "clients"] {
+        assert!(device.get(key).is_some(), "{key}: {device:#}");
+    }
+    assert_eq!((&device["quantum_ms"], &device["mode"]), (&7000.into(), &"together".into()));
+    assert_eq!(device["capacity_bytes"], 128 << 20);
+    let client = client(&status, running.pid()).unwrap();
+    let keys = [
+        "pid",
+        "name",
+        "state",
+        "weight",
+        "priority",
+        "allocated_bytes",
+        "resident_bytes",
+        "moved_in_bytes",
+        "moved_out_bytes",
+        "held_ms",
+        "waited_ms",
+    ];
+    for key in keys {
+        assert!(client.get(key).is_some(), "{key}: {client:#}");
+    }
+    assert_eq!(client["name"], "trainer");
+    assert_eq!((&client["weight"], &client["priority"]), (&3.into(), &Value::from(-2)));
+    assert_eq!(client["memory_limit_bytes"], 100 << 20);
+    running.number();
+}
+
+#[test]
+fn who_wants_more_than_its_limit_runs_out_of_memory_and_hears_why() {
+    let ground = Ground::new("limit", 128, &[]);
+    let running = start(&ground, &["--memory-limit", "32MiB"], "64", "1");
+    let output = running.finish();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("its limit"), "{said}");
+}
+
+#[test]
+fn set_changes_what_the_status_says() {
+    let ground = Ground::new("set", 128, &[]);
+    let mut running = start(&ground, &[], "32", "100000");
+    let pid = running.pid();
+    wait_for(&ground, |status| client(status, pid).map(drop));
+    let changed = |arguments: &[&str]| -> Value {
+        let output = set(&ground, &[&["--json"], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(changed(&["quantum", "10s"])["devices"][0]["quantum_ms"], 10_000);
+    let status = changed(&["weight", "5", "--pid", &pid.to_string()]);
+    assert_eq!(client(&status, pid).unwrap()["weight"], 5);
+    assert_eq!(changed(&["off"])["devices"][0]["mode"], "off");
+    assert_eq!(changed(&["on"])["devices"][0]["mode"], "together");
+    let quiet = set(&ground, &["quantum", "20s"]);
+    assert!(quiet.status.success() && quiet.stdout.is_empty(), "{quiet:?}");
+    let refused = set(&ground, &["weight", "5", "--pid", "1"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no client"), "{refused:?}");
+    running.kill();
+}
+
+#[test]
+fn programs_that_map_memory_themselves_finish_with_turns_off_and_with_nothing_prefetched() {
+    for (name, arguments) in [("off", &["off"][..]), ("unfetched", &["prefetch", "off"])] {
+        let ground = Ground::new(name, 128, &["--quantum", "150ms"]);
+        assert!(set(&ground, arguments).status.success());
+        let one = || {
+            let mut command = ground.shared(&job(), &[]);
+            command.args(["--mib", LARGE_MIB, "--steps", "60", "--step-ms", "5"]);
+            command.args(["--kind", "virtual"]);
+            Running::start(&mut command)
+        };
+        let running = [one(), one()];
+        for job in running {
+            job.number();
+        }
+    }
+}
+
+#[test]
+fn top_draws_who_is_there_until_q_is_pressed() {
+    let ground = Ground::new("top", 128, &[]);
+    let mut running = start(&ground, &["--name", "seen"], "32", "100000");
+    wait_for(&ground, |status| client(status, running.pid()).map(drop));
+    let mut top = Terminal::start(&mut ground.millpond(&["share", "top"]), 160, 40);
+    top.shows(&["seen", "GPU-", "USEFUL"]);
+    top.ends_with(b'q');
+    running.kill();
+}
