@@ -35,6 +35,26 @@ fn sizes_that_no_device_has_are_too_large() {
 }
 
 #[test]
+fn a_request_that_fails_leaves_the_device_to_others() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let (greedy, other) = (pool(&gpu, alone()), pool(&gpu, alone()));
+    let kept = greedy.allocate(5 * MIB, stream).unwrap();
+    let before = greedy.usage().reserved_bytes;
+    for bytes in [1 << 30, (1 << 30) - 4 * MIB, 2 << 30] {
+        let error = greedy.allocate(bytes, stream).unwrap_err();
+        let AllocError::OutOfMemory(why) = &error else { panic!("{error}") };
+        assert_eq!((why.reserved_bytes, why.recoverable.release), (before, 0), "{error}");
+        assert_eq!(greedy.usage().reserved_bytes, before);
+        let block = other.allocate(1000 * MIB, stream).unwrap();
+        other.deallocate(block, 1000 * MIB, stream).unwrap();
+        other.trim();
+    }
+    greedy.deallocate(kept, 5 * MIB, stream).unwrap();
+    greedy.assert_valid();
+}
+
+#[test]
 fn a_stream_of_another_device_is_refused() {
     let (gpu, elsewhere): (Arc<SimGpu>, Arc<SimGpu>) = (gpu(0), gpu(1));
     let own = stream(&gpu);

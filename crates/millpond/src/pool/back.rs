@@ -490,6 +490,10 @@ impl Back {
         self.state.lock().used_bytes
     }
 
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.state.lock().reserved_bytes
+    }
+
     /// What is neither used nor given back.
     pub(super) fn pending(&self) -> Pending {
         let state = self.state.lock();

@@ -301,6 +301,19 @@ impl Back {
         given_back
     }
 
+    /// Gives back what was taken for a request that failed all the same: memory that lies nowhere, as far as more than so much is
+    /// reserved. Others on the device may have use for it.
+    #[cold]
+    pub(in crate::pool) fn release_beyond(&self, reserved_bytes: u64) {
+        if !self.has_pages() {
+            return;
+        }
+        let _relaxed = RelaxedCalls::enter(&self.driver);
+        let _mapping = self.mapping.lock();
+        let excess_bytes = self.reserved_bytes().saturating_sub(reserved_bytes);
+        self.release_loose((excess_bytes / self.page_bytes) as usize);
+    }
+
     /// Lets go of loose pages, at most so many; returns their bytes.
     fn release_loose(&self, most: usize) -> u64 {
         let loose = self.state.lock().take_loose(most);

@@ -52,6 +52,7 @@ impl Inner {
         self.served_by(&self.served.device, wanted.taker);
         self.back.set_live_bytes(self.counted_live_bytes());
         self.borrow_pages(wanted.bytes);
+        let reserved_before = self.back.reserved_bytes();
         let mut answer = self.back.allocate_mapping(wanted);
         let mut left_before = None;
         for _ in 0..LAST_ATTEMPTS {
@@ -64,6 +65,9 @@ impl Inner {
             if left < wanted.bytes || left_before.replace(left) == Some(left) {
                 break;
             }
+        }
+        if out_of_memory(&answer) {
+            self.back.release_beyond(reserved_before);
         }
         self.look_at_fragmentation();
         answer.map(Some)
