@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millpond::driver::{DevicePtr, Stream};
-use millpond::pool::{Pool, Region};
+use millpond::pool::{Pool, PoolConfig, Region};
 use millpond::resource::OverLimit;
 use millpond::{AllocError, FreeError, Resource};
 use parking_lot::Mutex;
@@ -20,11 +20,9 @@ const MOST_DEVICES: usize = 128;
 
 const NO_LIMIT: usize = usize::MAX;
 
-/// What PyTorch's pools have set otherwise than others, unless `MILLPOND_CONF` says something about it. PyTorch allocates in one thread
-/// what it frees in another, backward, so that blocks in caches are where they are not asked for. Of 64 MiB, 4 and 1, a transformer with
-/// sentences of different lengths (693 MiB live) reserved 1,154, 786 and 766 MiB, and a small one of fixed shapes (65) 120, 126 and 80.
+/// What PyTorch's pools have set otherwise than others, unless `MILLPOND_CONF` says something about it:
+/// [`PoolConfig::PYTORCH_THREAD_CACHE_MAX_BYTES`].
 const CACHE_SETTING: &str = "thread_cache_max_bytes";
-const CACHE_BYTES: &str = "1MiB";
 
 static DEVICES: [OnceLock<TorchDevice>; MOST_DEVICES] = [const { OnceLock::new() }; MOST_DEVICES];
 
@@ -248,7 +246,7 @@ pub(crate) fn place_of(number: i32) -> Result<Place, Failure> {
     let settings = std::env::var("MILLPOND_CONF").unwrap_or_default();
     let options = match settings.contains(CACHE_SETTING) {
         true => String::new(),
-        false => format!(":{CACHE_SETTING}={CACHE_BYTES}"),
+        false => format!(":{CACHE_SETTING}={}B", PoolConfig::PYTORCH_THREAD_CACHE_MAX_BYTES),
     };
     Place::read(&format!("cuda:{number}/pool{options}"))
 }

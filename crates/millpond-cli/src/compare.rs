@@ -24,10 +24,10 @@ use self::scenario::{Locking, SCENARIOS, Scenario};
 use crate::cli::CompareOptions;
 use crate::device::Site;
 use crate::output::progress_bar;
-use crate::{device, interrupt, stacks};
+use crate::{Finding, device, interrupt, stacks};
 
 /// Plays each scenario with each allocator.
-pub(crate) fn run(options: &CompareOptions) -> Result<()> {
+pub(crate) fn run(options: &CompareOptions) -> Result<Finding> {
     let scenarios = chosen(&options.scenario)?;
     let stacks = stacks::chosen(&options.allocator)?;
     let device = device::chosen(options.device.as_deref());
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     if !is_written {
         report.print(&scenarios)?;
     }
-    Ok(())
+    Ok(if report.interrupted { Finding::Bad } else { Finding::Good })
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>> {

@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
+/// What a report says that Ctrl-C has cut short.
+pub(crate) const NOTE: &str = "Interrupted: only what was finished by then is here.";
+
 /// The exit code of a program that Ctrl-C has ended.
-const INTERRUPTED: i32 = 130;
+const EXIT_CODE: i32 = 130;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -14,7 +17,7 @@ pub(crate) fn listen() -> Result<()> {
     let interrupted = || {
         // Relaxed: nothing else is said by it.
         if REQUESTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED);
+            std::process::exit(EXIT_CODE);
         }
         eprintln!("\nmillpond: stopping; what is finished will be shown (Ctrl-C again: at once)");
     };

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Command::Devices(options) => devices::run(&options).map(|()| Finding::Good),
         Command::Allocators(options) => allocators::run(&options).map(|()| Finding::Good),
         Command::Bench(options) => bench::run(&options).map(|()| Finding::Good),
-        Command::Compare(options) => compare::run(&options).map(|()| Finding::Good),
+        Command::Compare(options) => compare::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Recommend(options) => recommend::run(&options),
         Command::Explain(options) => explain::run(&options).map(|()| Finding::Good),

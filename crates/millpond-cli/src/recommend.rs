@@ -7,6 +7,7 @@ mod report;
 
 use anyhow::Result;
 
+use self::candidates::Recorder;
 use self::contest::FINALISTS;
 use self::report::Report;
 use crate::cli::{Addresses, RecommendOptions};
@@ -20,7 +21,12 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
     let Bench { device, bench } = Bench::new(&options.bench, Addresses::Simulated)?;
     let recorded = one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
     interrupt::listen()?;
-    let candidates = candidates::all()?;
+    // Only PyTorch's snapshots say what was reserved.
+    let recorder = match recorded.program.summary().recorded_peak_reserved_bytes {
+        0 => Recorder::Other,
+        _ => Recorder::PyTorch,
+    };
+    let candidates = candidates::for_job_of(recorder)?;
     let progress = progress_bar(candidates.len() + FINALISTS);
     let contest = contest::hold(&bench, &recorded.program, candidates, &progress)?;
     progress.finish_and_clear();

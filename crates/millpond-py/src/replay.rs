@@ -29,7 +29,8 @@ struct Row {
     allocator: String,
     events: usize,
     peak_live_bytes: u64,
-    peak_reserved_bytes: u64,
+    /// Of the device: none for what is the host's memory, and so have the ratios.
+    peak_reserved_bytes: Option<u64>,
     ratio: Option<f64>,
     mean_ratio: Option<f64>,
     recorded_peak_reserved_bytes: u64,
@@ -48,14 +49,15 @@ impl Row {
         let Recorded { name, program } = recorded;
         let Replayed { outcome, page_moves, cross_stream_waits, modelled, .. } = &done.replayed;
         let ms = modelled.as_secs_f64() * 1e3;
+        let takes_device_memory = !stack.host_reaches();
         Row {
             trace: name.clone(),
             allocator: stack.to_string(),
             events: program.events(),
             peak_live_bytes: program.peak_live_bytes(),
-            peak_reserved_bytes: outcome.peak_reserved_bytes,
-            ratio: outcome.ratio(),
-            mean_ratio: outcome.mean_ratio(),
+            peak_reserved_bytes: takes_device_memory.then_some(outcome.peak_reserved_bytes),
+            ratio: outcome.ratio().filter(|_| takes_device_memory),
+            mean_ratio: outcome.mean_ratio().filter(|_| takes_device_memory),
             recorded_peak_reserved_bytes: program.summary().recorded_peak_reserved_bytes,
             min_capacity_bytes: done.min_capacity_bytes,
             ns_per_op: outcome.ns_per_operation(),

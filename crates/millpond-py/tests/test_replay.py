@@ -29,6 +29,12 @@ def test_all_that_can_be_compared_unless_named(snapshot):
     assert "pool" in names and "torch" in names and "pinned" not in names and len(names) >= 10
 
 
+def test_memory_of_the_host_reserves_nothing_of_the_device(snapshot):
+    table = millpond.replay(snapshot, ["pinned", "pool"])
+    assert [table[0][name] for name in ["peak_reserved_bytes", "ratio", "mean_ratio"]] == [None] * 3
+    assert "pinned" not in table.plot().svg and ">pool</text>" in table.plot().svg
+
+
 def test_pandas_takes_it_as_it_is(snapshot):
     table = millpond.replay(snapshot, ["pool", "direct"])
     frame = pandas.DataFrame(table)

@@ -3,6 +3,7 @@
 use super::report::{Report, Times};
 use super::row::Row;
 use super::scenario::Scenario;
+use crate::interrupt;
 use crate::page::{
     Better, Cell, Column, Figure, Matrix, MatrixCell, Origin, Page, Part, Row as PageRow, Section,
     Table, Unit,
@@ -121,6 +122,9 @@ fn shown(times: Times) -> [Figure<Of>; 10] {
     })
 }
 
+/// What a reader must know of every figure.
+const ORIGINS: &str = "Counted and modelled figures follow from the seed; modelled ones are from the profile of the device. Measured ones are host time on the machine that wrote this page, which does other things, too.";
+
 /// The page of a report on these scenarios.
 pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
     let rows_of = |scenario: &Scenario| -> Vec<&Row> {
@@ -164,14 +168,11 @@ pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
     Page {
         title: "Allocators compared".to_owned(),
         subtitle: format!("On {}, seed {}.", report.device, report.seed),
-        notes: vec![
-            "Counted and modelled figures follow from the seed; modelled ones are from the profile of the device. Measured ones are host time on \
-             the machine that wrote this page, which does other things, too."
-                .to_owned(),
-        ]
-        .into_iter()
-        .chain(report.note_on_other_memory())
-        .collect(),
+        notes: [report.interrupted.then(|| interrupt::NOTE.to_owned()), Some(ORIGINS.to_owned())]
+            .into_iter()
+            .flatten()
+            .chain(report.note_on_other_memory())
+            .collect(),
         sections,
     }
 }

@@ -10,6 +10,7 @@ use super::scenario::Scenario;
 use super::scenarios::fragmentation::TIMES;
 use super::seeds::Beside;
 use super::standing::Standing;
+use crate::interrupt;
 use crate::output::{mib, other_memory, print, print_table, table};
 
 /// Where the times of the device are from.
@@ -76,7 +77,11 @@ impl Report {
         self.print_winners(scenarios)?;
         self.print_standings()?;
         self.print_seeds()?;
-        self.print_advice()
+        self.print_advice()?;
+        if self.interrupted {
+            print(&format!("\n{}\n", interrupt::NOTE))?;
+        }
+        Ok(())
     }
 
     /// The JSON of what was played on a real device: what that took is not called modelled.

@@ -1,6 +1,10 @@
 //! The lines that make a program use an allocator.
 
+use bytesize::ByteSize;
+use millpond::pool::PoolConfig;
 use serde::Serialize;
+
+use super::candidates::THREAD_CACHE;
 
 /// What to write where. `None`: there is no such way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,15 +40,38 @@ fn pytorch(stack: &str) -> Option<String> {
             Some("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync".to_owned())
         }
         "pool" => {
-            let settings = options.replace('=', ":");
+            let settings = pool_settings(options);
             let environment = match settings.is_empty() {
                 true => String::new(),
-                false => format!("MILLPOND_CONF={settings} and "),
+                false => format!("MILLPOND_CONF={} and ", settings.join(",")),
             };
             Some(format!("{environment}import millpond.torch; millpond.torch.enable()"))
         }
         _ => None,
     }
+}
+
+/// A pool's options as `MILLPOND_CONF` spells them, for what PyTorch's pools have otherwise than others: what was tried is what it gets.
+fn pool_settings(options: &str) -> Vec<String> {
+    let (caches, mut settings): (Vec<&str>, Vec<&str>) = options
+        .split(',')
+        .filter(|option| !option.is_empty())
+        .partition(|option| option.starts_with(THREAD_CACHE));
+    let tried_bytes = match caches.first() {
+        Some(option) => bytes_of(option),
+        None => PoolConfig::default().thread_cache_max_bytes,
+    };
+    let cache = format!("{THREAD_CACHE}={tried_bytes}");
+    if tried_bytes != PoolConfig::PYTORCH_THREAD_CACHE_MAX_BYTES {
+        settings.push(&cache);
+    }
+    settings.into_iter().map(|setting| setting.replace('=', ":")).collect()
+}
+
+/// The size that an option of a stack gives.
+fn bytes_of(option: &str) -> usize {
+    let size = option.split_once('=').and_then(|(_, size)| size.parse::<ByteSize>().ok());
+    size.map_or(0, |size| size.as_u64() as usize)
 }
 
 /// An option as PyTorch spells it.
@@ -73,8 +100,13 @@ mod tests {
             ("torch:max_split_size=128MiB", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"),
             ("async", "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync"),
             (
-                "pool:slack=0.05",
+                "pool:slack=0.05,thread_cache_max_bytes=1MiB",
                 "MILLPOND_CONF=slack:0.05 and import millpond.torch; millpond.torch.enable()",
+            ),
+            ("pool:thread_cache_max_bytes=1MiB", "import millpond.torch; millpond.torch.enable()"),
+            (
+                "pool",
+                "MILLPOND_CONF=thread_cache_max_bytes:67108864 and import millpond.torch; millpond.torch.enable()",
             ),
         ] {
             assert_eq!(Paste::of(stack).pytorch.as_deref(), Some(line));

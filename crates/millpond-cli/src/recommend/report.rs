@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::contest::{Contest, Finalist, has_finished, late_seconds};
 use super::paste::Paste;
+use crate::interrupt;
 use crate::output::{mib, print, print_table, table};
 use crate::replay::recorded_oom::RecordedOom;
 
@@ -189,9 +190,7 @@ impl Report {
             self.print_legend()?;
         }
         if self.interrupted {
-            print(
-                "\nInterrupted: only what was finished by then is here, and not all were tried.\n",
-            )?;
+            print(&format!("\n{} Not all were tried.\n", interrupt::NOTE))?;
         }
         match self.ranking.first() {
             Some(best) if best.oom.is_none() => self.print_best(best),

@@ -2,7 +2,8 @@
 
 use millpond::replay::Recorder;
 
-use super::report::{INTERRUPTED, Report, ReportedResult, ReportedTrace};
+use super::report::{Report, ReportedResult, ReportedTrace};
+use crate::interrupt;
 use crate::page::{
     Better, Cell, Chart, Column, Figure, Matrix, MatrixCell, Origin, Page, Part, Row, Section,
     Table, Unit, Watched, grouped,
@@ -147,7 +148,7 @@ pub(crate) fn page(report: &Report<'_>, recorders: &[Vec<Recorder>]) -> Page {
         [trace] => format!("Replay of {}", trace.trace),
         several => format!("Replay of {} traces", several.len()),
     };
-    let interrupted = report.interrupted.then(|| INTERRUPTED.to_owned());
+    let interrupted = report.interrupted.then(|| interrupt::NOTE.to_owned());
     let mut sections = vec![Section {
         title: "Who wins where".to_owned(),
         subtitle: "The best of each row is marked; the others say by how much they are behind."

@@ -8,10 +8,8 @@ use serde::Serialize;
 
 use super::addresses::ReportedAddresses;
 use super::recorded_oom::RecordedOom;
+use crate::interrupt;
 use crate::output::{mib, other_memory, print, print_table, table};
-
-/// What is said of a part.
-pub(crate) const INTERRUPTED: &str = "Interrupted: only what was finished by then is here.";
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
@@ -287,7 +285,7 @@ impl Report<'_> {
             }
         ))?;
         if self.interrupted {
-            print(&format!("{INTERRUPTED}\n"))?;
+            print(&format!("{}\n", interrupt::NOTE))?;
         }
         Ok(())
     }

@@ -38,12 +38,16 @@ class Chart:
 
 
 def plot(table: Table) -> Chart:
-    """A chart of what `replay` gave: what was live and reserved over the events if `timeline` was asked for, else a bar for each allocator."""
-    traces = list(dict.fromkeys(row["trace"] for row in table))
+    """A chart of what `replay` gave: what was live and reserved over the events if `timeline` was asked for, else a bar for each allocator.
+
+    Pinned and managed memory is not the device's, and not in it.
+    """
+    on_device = [row for row in table if row["peak_reserved_bytes"] is not None]
+    traces = list(dict.fromkeys(row["trace"] for row in on_device))
     parts: list[str] = []
     top = 0
     for trace in traces:
-        rows = [row for row in table if row["trace"] == trace]
+        rows = [row for row in on_device if row["trace"] == trace]
         with_time = [row for row in rows if (trace, row["allocator"]) in table.timelines]
         drawn, height = _lines(table, trace, with_time, top) if with_time else _bars(trace, rows, top)
         parts += drawn

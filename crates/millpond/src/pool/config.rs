@@ -107,6 +107,11 @@ const MOST_BLOCKS: usize = 1 << 20;
 const LONGEST_INTERVAL_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl PoolConfig {
+    /// What a thread keeps in PyTorch's pools, unless told otherwise. PyTorch allocates in one thread what it frees in another, backward, so
+    /// that blocks in caches are where they are not asked for. Of 64 MiB, 4 and 1, a transformer with sentences of different lengths (693 MiB
+    /// live) reserved 1,154, 786 and 766 MiB, and a small one of fixed shapes (65) 120, 126 and 80.
+    pub const PYTORCH_THREAD_CACHE_MAX_BYTES: usize = 1 << 20;
+
     /// Refuses settings that make no sense, alone or together.
     ///
     /// # Errors
