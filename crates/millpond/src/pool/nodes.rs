@@ -1,5 +1,7 @@
 //! The pieces that the pool's addresses are cut into.
 
+use std::ops::Range;
+
 use super::bins::Bin;
 use super::points::Points;
 
@@ -89,6 +91,11 @@ impl Node {
     #[inline]
     pub(super) fn end(&self) -> u64 {
         self.start + self.bytes
+    }
+
+    #[inline]
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.end()
     }
 }
 

@@ -7,10 +7,8 @@ const PAGES: usize = u64::BITS as usize;
 
 /// The bits of 64 pages, those of one kind in one number.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PageWord {
+struct PageWord {
     mapped: u64,
-    /// One node in use has all of it.
-    whole_user: u64,
     /// It has lost its last user, or has been mapped, since time last went by.
     from_now: u64,
 }
@@ -30,37 +28,19 @@ fn bits_before(page: usize) -> u64 {
     bit(page) - 1
 }
 
-impl PageWord {
-    #[inline]
-    pub(super) fn is_mapped(&self, page: usize) -> bool {
-        self.mapped & bit(page) != 0
+/// Runs something on each word that has some of the pages, with their bits, and adds up the answers. Nearly always one has all.
+#[inline]
+fn sum(pages: Range<usize>, mut run: impl FnMut(usize, u64) -> u32) -> usize {
+    if pages.start >= pages.end {
+        return 0;
     }
-
-    #[inline]
-    pub(super) fn has_whole_user(&self, page: usize) -> bool {
-        self.whole_user & bit(page) != 0
+    let (first, last) = (pages.start / PAGES, pages.end / PAGES);
+    let (not_before, not_after) = (!bits_before(pages.start), bits_before(pages.end));
+    if first == last {
+        return run(first, not_before & not_after) as usize;
     }
-
-    #[inline]
-    pub(super) fn is_from_now(&self, page: usize) -> bool {
-        self.from_now & bit(page) != 0
-    }
-
-    pub(super) fn set_mapped(&mut self, page: usize, is_mapped: bool) {
-        self.mapped = self.mapped & !bit(page) | u64::from(is_mapped) << (page % PAGES);
-    }
-
-    /// Notes that a page has lost a user, if that was the last.
-    #[inline]
-    pub(super) fn lost_user(&mut self, page: usize, was_last: bool) {
-        self.from_now |= u64::from(was_last) << (page % PAGES);
-    }
-
-    /// How many of some pages are mapped.
-    #[inline]
-    fn count_mapped(&self, bits: u64) -> usize {
-        (self.mapped & bits).count_ones() as usize
-    }
+    let between: usize = (first + 1..last).map(|word| run(word, u64::MAX) as usize).sum();
+    run(first, not_before) as usize + between + run(last, not_after) as usize
 }
 
 impl PageWords {
@@ -71,60 +51,64 @@ impl PageWords {
     }
 
     #[inline]
-    pub(super) fn word(&self, page: usize) -> &PageWord {
-        &self.0[page / PAGES]
+    pub(super) fn is_mapped(&self, page: usize) -> bool {
+        self.0[page / PAGES].mapped & bit(page) != 0
     }
 
-    #[inline]
-    pub(super) fn word_mut(&mut self, page: usize) -> &mut PageWord {
-        &mut self.0[page / PAGES]
+    pub(super) fn is_from_now(&self, page: usize) -> bool {
+        self.0[page / PAGES].from_now & bit(page) != 0
     }
 
-    /// Runs something on each word that has some of the pages, with their bits, and adds up the answers.
-    #[inline]
-    fn sum(&mut self, pages: Range<usize>, run: impl Fn(&mut PageWord, u64) -> usize) -> usize {
-        let (first, last) = (pages.start / PAGES, pages.end / PAGES);
-        let (not_before, not_after) = (!bits_before(pages.start), bits_before(pages.end));
-        if first == last {
-            return run(&mut self.0[first], not_before & not_after);
-        }
-        let between: usize =
-            self.0[first + 1..last].iter_mut().map(|word| run(word, u64::MAX)).sum();
-        run(&mut self.0[first], not_before) + between + run(&mut self.0[last], not_after)
+    pub(super) fn set_mapped(&mut self, page: usize, is_mapped: bool) {
+        let word = &mut self.0[page / PAGES];
+        word.mapped = word.mapped & !bit(page) | u64::from(is_mapped) << (page % PAGES);
+        word.from_now |= bit(page);
     }
 
-    /// A node has all of some pages from now on; says how many of them are mapped.
+    /// How many of some pages are mapped. Beyond the words, none is.
     #[inline]
-    pub(super) fn add_whole_user(&mut self, pages: Range<usize>) -> usize {
-        self.sum(pages, |word, bits| {
-            word.whole_user |= bits;
-            word.count_mapped(bits)
-        })
+    pub(super) fn count_mapped(&self, pages: Range<usize>) -> usize {
+        let mapped = |word: usize| self.0.get(word).map_or(0, |word| word.mapped);
+        sum(pages, |word, bits| (mapped(word) & bits).count_ones())
     }
 
-    /// The node that had all of some pages is gone; says how many of them are mapped.
+    /// Nobody uses some pages any more; says how many of them are mapped.
     #[inline]
-    pub(super) fn remove_whole_user(&mut self, pages: Range<usize>) -> usize {
-        self.sum(pages, |word, bits| {
-            word.whole_user &= !bits;
+    pub(super) fn lost_last_user(&mut self, pages: Range<usize>) -> usize {
+        sum(pages, |word, bits| {
+            let Some(word) = self.0.get_mut(word) else { return 0 };
             word.from_now |= bits;
-            word.count_mapped(bits)
+            (word.mapped & bits).count_ones()
         })
     }
 
     /// Whether all pages from `first` to before `end` are mapped.
     #[inline]
     pub(super) fn are_mapped(&self, first: usize, end: usize) -> bool {
-        let (first_word, last_word) = (first / PAGES, end / PAGES);
-        let (not_before, not_after) = (!bits_before(first), bits_before(end));
-        let Some(words) = self.0.get(first_word..=last_word) else { return false };
-        let missing = |word: usize, bits: u64| !words[word].mapped & bits;
-        if let [word] = words {
-            return !word.mapped & not_before & not_after == 0;
+        let (first_word, last_word) = (first / PAGES, (end - 1) / PAGES);
+        let not_before = !bits_before(first);
+        // Of the last page's word, up to and with that page.
+        let not_after = u64::MAX >> (PAGES - 1 - (end - 1) % PAGES);
+        if first_word == last_word {
+            let word = self.0.get(first_word);
+            return word.is_some_and(|word| !word.mapped & not_before & not_after == 0);
         }
-        let between = 1..words.len() - 1;
-        missing(0, not_before) | missing(words.len() - 1, not_after) == 0
-            && between.into_iter().all(|word| missing(word, u64::MAX) == 0)
+        self.are_mapped_in_several(first_word, last_word, not_before, not_after)
+    }
+
+    #[inline(never)]
+    fn are_mapped_in_several(
+        &self,
+        first_word: usize,
+        last_word: usize,
+        not_before: u64,
+        not_after: u64,
+    ) -> bool {
+        let Some([first, between @ .., last]) = self.0.get(first_word..=last_word) else {
+            return false;
+        };
+        (!first.mapped & not_before) | (!last.mapped & not_after) == 0
+            && between.iter().all(|word| word.mapped == u64::MAX)
     }
 
     /// Time goes by.
@@ -147,27 +131,31 @@ mod tests {
             let mut mapped = [false; PAGES];
             for (page, mapped) in mapped.iter_mut().enumerate() {
                 *mapped = rng.u8(..) > 20;
-                words.word_mut(page).set_mapped(page, *mapped);
+                words.set_mapped(page, *mapped);
             }
-            let mut users = [false; PAGES];
+            words.forget_now();
+            let mut from_now = [false; PAGES];
             for _ in 0..40 {
                 let first = rng.usize(0..PAGES);
                 let end = rng.usize(first + 1..=PAGES.min(first + 90).max(first + 1));
                 let count = mapped[first..end].iter().filter(|mapped| **mapped).count();
                 let what = format!("seed {seed}: {first} to {end}");
                 assert_eq!(words.are_mapped(first, end), count == end - first, "{what}");
-                let adds = rng.bool();
-                let counted = match adds {
-                    true => words.add_whole_user(first..end),
-                    false => words.remove_whole_user(first..end),
+                assert_eq!(words.count_mapped(first..end), count, "{what}");
+                if rng.bool() {
+                    assert_eq!(words.lost_last_user(first..end), count, "{what}");
+                    from_now[first..end].fill(true);
+                }
+                let as_noted = |page: usize| {
+                    words.is_from_now(page) == from_now[page]
+                        && words.is_mapped(page) == mapped[page]
                 };
-                assert_eq!(counted, count, "{what}");
-                users[first..end].fill(adds);
-                let as_noted = |page: usize| words.word(page).has_whole_user(page) == users[page];
                 assert!((0..PAGES).all(as_noted), "{what}");
             }
             assert!(!words.are_mapped(PAGES - 1, 1000));
-            assert_eq!(words.add_whole_user(0..0), 0);
+            assert_eq!(words.count_mapped(0..0), 0);
+            let (first, end) = (70, 3);
+            assert_eq!(words.lost_last_user(first..end), 0, "it ends before it begins");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The pages under the pool's addresses: which are mapped, and which nothing live touches.
 
+use std::ops::Range;
+
 use super::page_words::PageWords;
 use crate::driver::PhysicalHandle;
 
@@ -7,15 +9,14 @@ use crate::driver::PhysicalHandle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PageNumber(pub(super) u32);
 
-/// `spare` counts the pages that are mapped and that nothing in use touches.
+/// `spare` counts the pages that are mapped and that nothing in use touches: those that lie wholly in a hole, which is a free range with all
+/// that is free beside it. So whoever takes or frees a range says what hole it lies in, and no page has to count its users.
 #[derive(Debug)]
 pub(super) struct Pages {
     /// A page has two to the power of this bytes.
     page_bits: u32,
     /// What is known of pages by a bit for each.
     words: PageWords,
-    /// Nodes in use that touch a part of a page.
-    part_users: Vec<u32>,
     handles: Vec<Option<PhysicalHandle>>,
     spare: usize,
     /// When a page lost its last user, but for those that did since time last went by.
@@ -24,20 +25,12 @@ pub(super) struct Pages {
     now: u32,
 }
 
-/// The pages that a range touches: those that it has wholly, and the others.
-struct Touched {
-    below: Option<usize>,
-    whole: std::ops::Range<usize>,
-    above: Option<usize>,
-}
-
 impl Pages {
     pub(super) fn new(page_bytes: u64) -> Pages {
         assert!(page_bytes.is_power_of_two(), "pages of {page_bytes} bytes");
         Pages {
             page_bits: page_bytes.trailing_zeros(),
             words: PageWords::default(),
-            part_users: Vec::new(),
             handles: Vec::new(),
             spare: 0,
             spare_since: Vec::new(),
@@ -59,27 +52,19 @@ impl Pages {
         ((start >> self.page_bits) as u32..end).map(PageNumber)
     }
 
+    /// The pages that a range touches and that lie wholly in the hole around it. None, if it ends before it begins.
     #[inline]
-    fn touched(&self, start: u64, bytes: u64) -> Touched {
-        let (end, inside) = (start + bytes, (1 << self.page_bits) - 1);
-        let first = (start >> self.page_bits) as usize;
-        let last = ((end - 1) >> self.page_bits) as usize;
-        let (begins_inside, ends_inside) = (start & inside != 0, end & inside != 0);
-        if first == last && (begins_inside || ends_inside) {
-            return Touched { below: Some(first), whole: 0..0, above: None };
-        }
-        Touched {
-            below: begins_inside.then_some(first),
-            whole: first + usize::from(begins_inside)..last + usize::from(!ends_inside),
-            above: ends_inside.then_some(last),
-        }
+    fn whole_in(&self, range: Range<u64>, hole: Range<u64>) -> Range<usize> {
+        let up = (1 << self.page_bits) - 1;
+        let first = (range.start >> self.page_bits).max((hole.start + up) >> self.page_bits);
+        let end = ((range.end + up) >> self.page_bits).min(hole.end >> self.page_bits);
+        first as usize..end as usize
     }
 
     /// Has entries for all pages below one from now on.
     #[cold]
     fn grow(&mut self, end: usize) {
         self.handles.resize(end, None);
-        self.part_users.resize(end, 0);
         self.spare_since.resize(end, 0);
         self.words.grow(end);
     }
@@ -126,7 +111,7 @@ impl Pages {
         let end = ((start + bytes) >> self.page_bits).min(self.handles.len() as u64);
         let old = |page: &PageNumber| {
             let page = page.0 as usize;
-            let is_from_now = self.words.word(page).is_from_now(page);
+            let is_from_now = self.words.is_from_now(page);
             let spare_since = if is_from_now { self.now } else { self.spare_since[page] };
             self.handles[page].is_some() && spare_since <= since
         };
@@ -162,7 +147,7 @@ impl Pages {
     /// Time goes by.
     pub(super) fn tick(&mut self) {
         for page in 0..self.spare_since.len() {
-            if self.words.word(page).is_from_now(page) {
+            if self.words.is_from_now(page) {
                 self.spare_since[page] = self.now;
             }
         }
@@ -170,67 +155,28 @@ impl Pages {
         self.now += 1;
     }
 
+    /// A range of a hole is used from now on.
     #[inline]
-    pub(super) fn add_user(&mut self, start: u64, bytes: u64) {
-        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
-        if end > self.handles.len() {
-            self.grow(end);
-        }
-        let Touched { below, whole, above } = self.touched(start, bytes);
-        if let Some(page) = below {
-            self.add_part_user(page);
-        }
-        if let Some(page) = above {
-            self.add_part_user(page);
-        }
-        self.spare -= self.words.add_whole_user(whole);
+    pub(super) fn take(&mut self, range: Range<u64>, hole: Range<u64>) {
+        let pages = self.whole_in(range, hole);
+        self.spare -= self.words.count_mapped(pages);
     }
 
+    /// A range has become part of a hole.
     #[inline]
-    pub(super) fn remove_user(&mut self, start: u64, bytes: u64) {
-        let Touched { below, whole, above } = self.touched(start, bytes);
-        if let Some(page) = below {
-            self.remove_part_user(page);
-        }
-        if let Some(page) = above {
-            self.remove_part_user(page);
-        }
-        self.spare += self.words.remove_whole_user(whole);
+    pub(super) fn give_back(&mut self, range: Range<u64>, hole: Range<u64>) {
+        let pages = self.whole_in(range, hole);
+        self.spare += self.words.lost_last_user(pages);
     }
 
-    #[inline]
-    fn add_part_user(&mut self, page: usize) {
-        let users = &mut self.part_users[page];
-        *users += 1;
-        self.spare -= usize::from(*users == 1) & usize::from(self.words.word(page).is_mapped(page));
-    }
-
-    #[inline]
-    fn remove_part_user(&mut self, page: usize) {
-        let users = &mut self.part_users[page];
-        *users -= 1;
-        let is_unused = *users == 0;
-        self.spare += usize::from(is_unused) & usize::from(self.words.word(page).is_mapped(page));
-        self.words.word_mut(page).lost_user(page, is_unused);
-    }
-
+    /// A page that is in use, or on its way out, gets memory or loses it.
     pub(super) fn set_handle(&mut self, number: PageNumber, handle: Option<PhysicalHandle>) {
         let page = number.0 as usize;
         if page >= self.handles.len() {
             self.grow(page + 1);
         }
-        let had = std::mem::replace(&mut self.handles[page], handle).is_some();
-        let is_unused = self.is_unused(page);
-        let word = self.words.word_mut(page);
-        word.set_mapped(page, handle.is_some());
-        word.lost_user(page, true);
-        if is_unused {
-            self.spare = self.spare + usize::from(handle.is_some()) - usize::from(had);
-        }
-    }
-
-    fn is_unused(&self, page: usize) -> bool {
-        self.part_users[page] == 0 && !self.words.word(page).has_whole_user(page)
+        self.handles[page] = handle;
+        self.words.set_mapped(page, handle.is_some());
     }
 
     /// Every page that has memory.
@@ -239,13 +185,11 @@ impl Pages {
         handles.filter_map(|(number, handle)| Some((PageNumber(number as u32), (*handle)?)))
     }
 
-    /// Checks what is counted against what is there. Slow.
-    pub(super) fn assert_valid(&self) {
-        let pages = 0..self.handles.len();
-        let is_mapped = |page: usize| self.words.word(page).is_mapped(page);
-        let is_known = |page: usize| is_mapped(page) == self.handles[page].is_some();
-        assert!(pages.clone().all(is_known));
-        let is_spare = |page: &usize| self.handles[*page].is_some() && self.is_unused(*page);
-        assert_eq!(self.spare, pages.filter(is_spare).count());
+    /// Checks what is counted against what is there, with all free ranges. Slow.
+    pub(super) fn assert_valid(&self, holes: impl Iterator<Item = Range<u64>>) {
+        let mut pages = 0..self.handles.len();
+        assert!(pages.all(|page| self.words.is_mapped(page) == self.handles[page].is_some()));
+        let spare = |hole: Range<u64>| self.words.count_mapped(self.whole_in(hole.clone(), hole));
+        assert_eq!(self.spare, holes.map(spare).sum::<usize>());
     }
 }

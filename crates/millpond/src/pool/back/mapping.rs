@@ -82,7 +82,7 @@ impl Back {
             Some(found) => {
                 // Before there is memory for it: a stream that turns out to be captured cannot be waited for.
                 state.order(found.node, taker, &self.driver)?;
-                state.heap.take(found, bytes, used_for)
+                state.take(found, bytes, used_for)
             }
             None => {
                 let taken = state.take_without_memory(wanted);
@@ -90,7 +90,6 @@ impl Back {
             }
         };
         let start = state.heap.node(node).start;
-        state.pages.add_user(start, bytes);
         let missing = state.pages.missing(start, bytes);
         let mut plan = state.plan(missing.len(), self.page_bytes, prefer, wanted);
         drop(state);
@@ -107,8 +106,7 @@ impl Back {
                     }
                 }
                 state.undo(plan, self.page_bytes);
-                state.pages.remove_user(start, bytes);
-                let hole = state.heap.free(node);
+                let hole = state.merge(node);
                 state.leave(hole, &still_mapped, self.page_bytes);
                 Err(error)
             }
@@ -398,8 +396,7 @@ impl Back {
                     state.loose.push(handle);
                 }
             }
-            state.pages.remove_user(left.start, left.bytes);
-            state.heap.free(left.node);
+            state.merge(left.node);
         }
         Ok(())
     }

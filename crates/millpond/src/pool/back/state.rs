@@ -23,11 +23,11 @@ impl State {
         let Wanted { bytes, used_for, taker, .. } = wanted;
         let Some(found) = self.find_in_place(wanted, reach) else { return Ok(None) };
         self.order(found.node, taker, driver)?;
-        self.use_range(found.start, bytes);
+        self.used_bytes += bytes;
         Ok(Some(match used_for {
             // Others who get a block of it must come after what this stream comes after.
-            Use::Slab => self.heap.take(found, bytes, used_for),
-            _ => self.heap.take_ordered(found, bytes, used_for),
+            Use::Slab => self.take(found, bytes, used_for),
+            _ => self.take_ordered(found, bytes, used_for),
         }))
     }
 
@@ -40,14 +40,30 @@ impl State {
         taker: StreamSlot,
     ) -> Option<(NodeId, u64)> {
         let found = self.find_ordered(bytes, align, taker)?;
-        let node = self.heap.take_ordered(found, bytes, Use::Block);
-        self.use_range(found.start, bytes);
-        Some((node, found.start))
+        self.used_bytes += bytes;
+        Some((self.take_ordered(found, bytes, Use::Block), found.start))
     }
 
-    fn use_range(&mut self, start: u64, bytes: u64) {
-        self.pages.add_user(start, bytes);
-        self.used_bytes += bytes;
+    /// Takes a range out of the hole around it, with the points of all.
+    pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
+        self.pages.take(found.start..found.start + bytes, self.heap.node(found.node).range());
+        self.heap.take(found, bytes, used_for)
+    }
+
+    /// As [`take`](Self::take), for whoever has waited for the points.
+    #[inline]
+    fn take_ordered(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
+        self.pages.take(found.start..found.start + bytes, self.heap.node(found.node).range());
+        self.heap.take_ordered(found, bytes, used_for)
+    }
+
+    /// Lets a node become part of the hole that it lies beside; says which.
+    #[inline]
+    pub(super) fn merge(&mut self, node: NodeId) -> NodeId {
+        let range = self.heap.node(node).range();
+        let hole = self.heap.free(node);
+        self.pages.give_back(range, self.heap.node(hole).range());
+        hole
     }
 
     /// A range whose pages all have memory, and that the stream comes after anyway.
@@ -131,7 +147,7 @@ impl State {
             let start = self.pages.room_without_memory(node.start..node.end(), bytes, align)?;
             Some(Found { node: id, start })
         })?;
-        Some(self.heap.take_ordered(found, bytes, used_for))
+        Some(self.take_ordered(found, bytes, used_for))
     }
 
     /// The largest free range with memory under all of it. Slow.
@@ -214,12 +230,11 @@ impl State {
             });
             let Some((id, (first, pages))) = found else { break };
             let (start, bytes) = (self.pages.start_of(first), pages as u64 * page_bytes);
-            let node = self.heap.take(Found { node: id, start }, bytes, Use::Leaving);
+            // Spare no longer: the addresses are on their way out.
+            let node = self.take(Found { node: id, start }, bytes, Use::Leaving);
             let points = self.heap.node(node).points.clone();
             let handles: Vec<PhysicalHandle> =
                 self.pages.of(start, bytes).filter_map(|page| self.pages.handle(page)).collect();
-            // Spare no longer: the addresses are on their way out.
-            self.pages.add_user(start, bytes);
             count += pages;
             taken.push((Leaving { node, start, bytes, points, moved: Vec::new() }, handles));
         }
@@ -250,8 +265,7 @@ impl State {
             }
         }
         for run in plan.leaving {
-            self.pages.remove_user(run.start, run.bytes);
-            self.heap.free(run.node);
+            self.merge(run.node);
         }
     }
 
@@ -260,8 +274,7 @@ impl State {
         // From above: what is left of the hole keeps its node.
         for page in pages.iter().rev() {
             let start = self.pages.start_of(*page);
-            let node = self.heap.take(Found { node: hole, start }, page_bytes, Use::Leaving);
-            self.pages.add_user(start, page_bytes);
+            let node = self.take(Found { node: hole, start }, page_bytes, Use::Leaving);
             let points = Points::default();
             self.leaving.push(Leaving {
                 node,
@@ -343,11 +356,10 @@ impl State {
             self.withheld.push(node);
             return;
         }
-        let Node { start, bytes, .. } = *self.heap.node(node);
+        let bytes = self.heap.node(node).bytes;
         self.used_bytes -= bytes;
         self.growth.add_freed(bytes);
-        self.pages.remove_user(start, bytes);
-        let merged = self.heap.free(node);
+        let merged = self.merge(node);
         self.streams.forget_needless(&mut self.heap.node_mut(merged).points);
     }
 
@@ -383,7 +395,8 @@ impl State {
     /// Checks the equations above [`State`], while nobody maps anything. Slow.
     pub(super) fn assert_valid(&self, span_bytes: u64, page_bytes: u64) {
         self.heap.assert_valid(span_bytes);
-        self.pages.assert_valid();
+        let is_free = |node: &&Node| node.used_for == Use::Free;
+        self.pages.assert_valid(self.heap.all().filter(is_free).map(Node::range));
         let in_use = |node: &&Node| matches!(node.used_for, Use::Block | Use::Slab);
         assert_eq!(
             self.used_bytes,
