@@ -119,7 +119,7 @@ impl Client {
             instance: self.instance,
             device: self.device.id,
             capacity_bytes: self.device.capacity_bytes,
-            foreign_bytes: 0,
+            taken_bytes: self.taken_bytes(),
             name: wishes.name.clone(),
             weight: wishes.weight,
             priority: wishes.priority,
@@ -296,6 +296,17 @@ impl Client {
             pinned_bytes: bytes(|memory| memory.is_in() && memory.stays),
             ..books.traffic
         }
+    }
+
+    /// What is taken of the device, by whomever, as the driver says. `None`: nobody can ask it at the moment.
+    pub(crate) fn taken_bytes(&self) -> Option<u64> {
+        if self.captures.any() {
+            return None;
+        }
+        // Who joins may do so by its first context, of which nobody has taken note yet.
+        let is_current = driver::current_device() == Some(self.device.ordinal);
+        let known = self.contexts.lock().within_any(driver::taken_bytes).ok();
+        known.or_else(|| is_current.then(driver::taken_bytes)?.ok())
     }
 
     /// Whether managed memory is brought in before it is used.

@@ -50,6 +50,12 @@ impl Contexts {
         }
     }
 
+    /// Makes calls in some context.
+    pub(crate) fn within_any<T>(&self, calls: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        let context = self.known.first().ok_or(Code::INVALID_HANDLE)?;
+        driver::with_context(context.handle, calls)
+    }
+
     /// Makes calls in some context, with two streams that are ours.
     pub(crate) fn with_streams<T>(
         &mut self,

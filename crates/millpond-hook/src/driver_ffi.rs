@@ -64,6 +64,7 @@ calls! {
     fn event_query = "cuEventQuery" (event: u64);
     fn event_destroy = "cuEventDestroy_v2" (event: u64);
 
+    fn memory_info = "cuMemGetInfo_v2" (free: &mut usize, total: &mut usize);
     fn allocate_managed = "cuMemAllocManaged" (ptr: &mut u64, bytes: usize, flags: u32);
     fn free = "cuMemFree_v2" (ptr: u64);
     fn prefetch = "cuMemPrefetchAsync" (ptr: u64, bytes: usize, device: i32, stream: u64);
@@ -106,6 +107,13 @@ pub(crate) fn beside_captures<T>(calls: impl FnOnce() -> T) -> T {
         let _ = exchange_capture_mode(&mut mode);
     }
     answer
+}
+
+/// What is taken of the current context's device, by whomever.
+pub(crate) fn taken_bytes() -> Answer<u64> {
+    let (mut free, mut total) = (0, 0);
+    memory_info(&mut free, &mut total)?;
+    Ok(total.saturating_sub(free) as u64)
 }
 
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.

@@ -13,6 +13,7 @@
 //! released, and no memory that cannot fault leaves, until captures have ended and the device has been waited for.
 
 mod daemon_lost;
+mod survey;
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -27,6 +28,7 @@ use crate::mover::{Mover, Step};
 use crate::quiet::Quiet;
 use crate::said::{log, warn_once};
 use daemon_lost::Alone;
+use survey::Survey;
 
 /// Managed memory comes in that was named in the last turn, or in so many before it.
 const TURNS_BACK: u32 = 1;
@@ -51,6 +53,8 @@ pub(crate) enum Event {
     NeedsRoom,
     /// No stream captures any more.
     CapturesEnded,
+    /// The program has a context more.
+    ContextMade,
 }
 
 /// Memory on its way in.
@@ -93,6 +97,7 @@ pub(crate) struct Link {
     quiet: Quiet,
     alone: Option<Alone>,
     said: Traffic,
+    survey: Survey,
 }
 
 impl Link {
@@ -118,6 +123,7 @@ impl Link {
             quiet: Quiet::new(),
             alone: None,
             said: Traffic::default(),
+            survey: Survey::new(),
         }
     }
 
@@ -161,6 +167,7 @@ impl Link {
             Event::Wanted => self.want(),
             Event::NeedsRoom => self.want_more(),
             Event::CapturesEnded => {}
+            Event::ContextMade => self.survey.hurry(),
         }
     }
 
@@ -459,6 +466,7 @@ impl Link {
             self.settle();
             self.say_moved();
         }
+        self.look_around();
     }
 
     fn said_long_ago(&mut self) -> bool {

@@ -7,6 +7,7 @@ use crate::code::Answer;
 use crate::driver_ffi as driver;
 use crate::gate::Inside;
 use crate::leaked_state::{DEVICES, State, state};
+use crate::link::Event;
 use crate::stripe::stripe;
 
 /// The client of the current context's device; `None` if the program runs without sharing.
@@ -102,11 +103,11 @@ pub(crate) fn know_context(context: u64) {
     if clients().any(known) {
         return;
     }
-    let device = driver::with_context(context, || {
-        let mut device = 0;
-        driver::context_device(&mut device).map(|()| device)
-    });
-    if let Some(client) = device.ok().and_then(client) {
+    // Whoever joins by this context can ask in it what is taken of the device.
+    let found = driver::with_context(context, || Ok(driver::current_device().and_then(client)));
+    if let Ok(Some(client)) = found {
         client.contexts.lock().add(context);
+        // It takes something of the device itself.
+        client.tell_link(Event::ContextMade);
     }
 }

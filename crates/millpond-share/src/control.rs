@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::Prefetch;
 
 /// Changes whenever a message does.
-pub const CONTROL_PROTOCOL: u32 = 1;
+pub const CONTROL_PROTOCOL: u32 = 2;
 
 /// A question or an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub struct DeviceStatus {
     pub capacity_bytes: u64,
     /// Of that, what clients can have: the rest belongs to others.
     pub usable_bytes: u64,
+    /// What others have, as far as that is known: programs that do not share, and every program's own context.
+    pub foreign_bytes: u64,
     /// `together`, `turns` or `off`.
     pub mode: Mode,
     /// How long a turn is.

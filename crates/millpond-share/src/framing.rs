@@ -169,7 +169,7 @@ mod tests {
             instance: u64::MAX,
             device: DeviceId([7; 16]),
             capacity_bytes: 16 << 30,
-            foreign_bytes: 0,
+            taken_bytes: Some(1 << 31),
             name: "a name".to_owned(),
             weight: 3,
             priority: -2,
@@ -181,6 +181,7 @@ mod tests {
         vec![
             bytes(&hello),
             bytes(&ToDaemon::Claim { bytes: 1 << 33, cgroup_room: Some(5) }),
+            bytes(&ToDaemon::Taken { bytes: 1 << 34 }),
             bytes(&ToDaemon::Released { turn: 300, traffic, idle: true }),
             bytes(&ToClient::Refused { reason: "a reason".to_owned() }),
             bytes(&ToClient::Grant { turn: 1, room: u64::MAX }),

@@ -16,6 +16,7 @@
 
 mod client;
 mod events;
+mod foreign;
 mod memory;
 mod queue;
 mod settings;
@@ -56,8 +57,8 @@ pub enum Event {
         name: String,
         /// The device's memory.
         capacity_bytes: u64,
-        /// What others have of it.
-        foreign_bytes: u64,
+        /// What is taken of it, by whomever, if that is known.
+        taken_bytes: Option<u64>,
         /// How long its turns are, in quanta.
         weight: u32,
         /// Who has more goes first.
@@ -89,6 +90,8 @@ pub enum Event {
     },
     /// A client's memory has come or gone.
     Moved(ClientId, Traffic),
+    /// A client has heard from the driver how much of the device is taken, by whomever.
+    Taken(ClientId, u64),
     /// A client's work goes on, so long after its grant.
     Resumed(ClientId, Duration),
     /// A client has given up the device.
@@ -128,7 +131,10 @@ pub const RECOVERY: Duration = Duration::from_secs(1);
 pub struct Policy {
     settings: Settings,
     capacity_bytes: u64,
+    /// What others than clients have of the device, as far as that is believed.
     foreign_bytes: u64,
+    /// Before this, that is not believed to have become more: somebody's memory may not be known.
+    foreign_grows_from: Moment,
     clients: BTreeMap<ClientId, Client>,
     /// There is one as long as somebody may be using the device.
     turn: Option<Turn>,
@@ -153,6 +159,7 @@ impl Policy {
             settings,
             capacity_bytes: 0,
             foreign_bytes: 0,
+            foreign_grows_from: Moment::ZERO,
             clients: BTreeMap::new(),
             turn: None,
             last_grant: 0,

@@ -25,7 +25,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever a message does.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The most bytes in a client's name.
 pub const MOST_NAME_BYTES: usize = 64;
@@ -70,8 +70,8 @@ pub struct Hello {
     pub device: DeviceId,
     /// That device's memory.
     pub capacity_bytes: u64,
-    /// Of that, what processes which are not clients have, as far as this one can tell.
-    pub foreign_bytes: u64,
+    /// Of that, what is taken, by whomever, as the driver says. `None`: it could not be asked.
+    pub taken_bytes: Option<u64>,
     /// What to call it.
     pub name: String,
     /// How long its turns are, in quanta.
@@ -128,6 +128,11 @@ pub enum ToDaemon {
     },
     /// Memory has come or gone.
     Moved(Traffic),
+    /// So much of the device is taken, by whomever, as the driver says. When that has changed, and now and then.
+    Taken {
+        /// Clients' memory, strangers' and what every context costs.
+        bytes: u64,
+    },
     /// What it wanted is there and its work goes on.
     Resumed {
         /// The time from the grant until now.

@@ -69,6 +69,9 @@ pub(crate) struct Seen {
     pub(crate) claimed: u64,
     pub(crate) claims: u64,
     pub(crate) traffic: Traffic,
+    /// What it last said is taken of the device, by whomever, and how often it has said so.
+    pub(crate) taken: Option<u64>,
+    pub(crate) surveys: u64,
 }
 
 /// A client. Claims are answered by themselves; everything else waits for the test.
@@ -93,6 +96,11 @@ impl Peer {
                 listen(reader, inbox, |message| {
                     if let ToDaemon::Claim { bytes, .. } = message {
                         answer_claim(&seen, &socket, bytes);
+                        return;
+                    }
+                    if let ToDaemon::Taken { bytes } = message {
+                        let mut seen = seen.lock().unwrap();
+                        (seen.taken, seen.surveys) = (Some(bytes), seen.surveys + 1);
                         return;
                     }
                     if let ToDaemon::Moved(traffic) | ToDaemon::Released { traffic, .. } = &message
@@ -259,7 +267,7 @@ impl Peer {
                     self.say(&ToClient::Drop { turn: self.turn });
                 }
                 ToDaemon::Released { .. } => self.say(&ToClient::MakeRoom { resident_at_most: 0 }),
-                ToDaemon::Moved(_) | ToDaemon::Claim { .. } => {}
+                ToDaemon::Moved(_) | ToDaemon::Taken { .. } | ToDaemon::Claim { .. } => {}
             }
         }
         println!("{turns} turns");

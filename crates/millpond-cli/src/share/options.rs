@@ -85,7 +85,7 @@ pub(crate) struct ServeOptions {
     /// A program that has had nothing to do for so long gives up the device, if another waits
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "300ms")]
     pub(crate) idle: Duration,
-    /// Device memory that no program gets, for contexts (some 300 to 500 MiB a program) and programs that do not share; at most half
+    /// Device memory that no program gets, beside what contexts and programs that do not share have already; at most half with that
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) reserve: ByteSize,
     /// Let every user of the machine share, not only your own programs

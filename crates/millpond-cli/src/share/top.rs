@@ -174,6 +174,7 @@ mod tests {
             device: "GPU-0".to_owned(),
             capacity_bytes: 16_000 << 20,
             usable_bytes: 16_000 << 20,
+            foreign_bytes: 0,
             mode: Mode::Turns,
             quantum_ms: 30_000,
             effective_quantum_ms: 30_000,

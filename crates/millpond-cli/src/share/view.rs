@@ -32,8 +32,12 @@ pub(crate) fn device_line(number: usize, device: &DeviceStatus) -> String {
         }
     };
     let thrashing = if device.thrashing { "; THRASHING, so turns are longer" } else { "" };
+    let foreign = match device.foreign_bytes {
+        0 => String::new(),
+        bytes => format!(" beside {} MiB of others", mib(bytes)),
+    };
     format!(
-        "{number}: {}, {} MiB, {mode}, {:.0} % useful{thrashing}",
+        "{number}: {}, {} MiB{foreign}, {mode}, {:.0} % useful{thrashing}",
         device.device,
         mib(device.usable_bytes),
         device.useful_share * 100.0

@@ -53,6 +53,12 @@ const DEVICE_METRICS: &[Metric<DeviceStatus>] = &[
         value: |device| device.usable_bytes as f64,
     },
     Metric {
+        name: "device_foreign_bytes",
+        kind: "gauge",
+        help: "Device memory of programs that do not share, and of contexts.",
+        value: |device| device.foreign_bytes as f64,
+    },
+    Metric {
         name: "device_turns",
         kind: "gauge",
         help: "Whether clients take turns: 1, or use the device at once: 0.",
@@ -170,6 +176,7 @@ mod tests {
             device: "GPU-1".to_owned(),
             capacity_bytes: 10,
             usable_bytes: 9,
+            foreign_bytes: 1,
             mode: Mode::Turns,
             quantum_ms: 30_000,
             effective_quantum_ms: 30_000,

@@ -158,6 +158,7 @@ impl Daemon {
             }
             ToDaemon::Want { bytes } => Event::Wants { client, bytes },
             ToDaemon::Moved(traffic) => Event::Moved(client, traffic),
+            ToDaemon::Taken { bytes } => Event::Taken(client, bytes),
             ToDaemon::Resumed { moving_ns } => {
                 Event::Resumed(client, Duration::from_nanos(moving_ns))
             }
@@ -200,7 +201,7 @@ impl Daemon {
             pid: guest.pid().unwrap_or_default(),
             name: hello.name,
             capacity_bytes: hello.capacity_bytes,
-            foreign_bytes: hello.foreign_bytes,
+            taken_bytes: hello.taken_bytes,
             weight: hello.weight,
             priority: hello.priority,
             memory_limit: hello.memory_limit,

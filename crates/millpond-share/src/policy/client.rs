@@ -86,6 +86,8 @@ pub(super) struct Client {
     /// Of its memory on the device, what cannot leave, as far as that is believed.
     pub pinned: u64,
     pub making_room: Option<MakingRoom>,
+    /// What others than clients have of the device, by its word, and when it last said something of that.
+    pub foreign: Option<(u64, Moment)>,
     pub told: Told,
     pub held: Duration,
     pub moving: Duration,
@@ -154,6 +156,15 @@ impl Client {
     /// It may use the device and has not been told to stop.
     pub(super) fn is_holding(&self) -> bool {
         matches!(self.phase, Phase::Holding(_))
+    }
+
+    /// Its memory comes, or is to go.
+    pub(super) fn is_moving(&self) -> bool {
+        match self.phase {
+            Phase::Holding(hold) => !hold.resumed,
+            Phase::Dropping { .. } => true,
+            _ => self.making_room.is_some() && !self.void,
+        }
     }
 
     /// It may be using the device.

@@ -16,13 +16,14 @@ impl Policy {
     pub(super) fn note(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Joined { .. } => self.join(now, event, actions),
-            Event::Left(client) => self.leave(client),
+            Event::Left(client) => self.leave(now, client),
             Event::Claimed { client, bytes, host_room, own_room } => {
                 self.note_own_room(client, bytes, own_room);
                 self.claim(client, bytes, host_room, actions);
             }
             Event::Wants { client, bytes } => self.want(now, client, bytes),
             Event::Moved(client, traffic) => self.moved(now, client, traffic),
+            Event::Taken(client, bytes) => self.hear_of_strangers(now, client, bytes),
             Event::Resumed(client, moving) => self.resume(now, client, moving),
             Event::Released { client, turn, traffic, idle: _ } => {
                 self.moved(now, client, traffic);
@@ -39,7 +40,7 @@ impl Policy {
             pid,
             name,
             capacity_bytes,
-            foreign_bytes,
+            taken_bytes,
             weight,
             priority,
             memory_limit,
@@ -52,8 +53,9 @@ impl Policy {
         if self.clients.contains_key(&id) {
             return;
         }
-        if standing.claimed_bytes > 0 && now < began.saturating_add(super::RECOVERY) {
-            self.is_recovering = true;
+        if standing.claimed_bytes > 0 {
+            self.is_recovering |= now < began.saturating_add(super::RECOVERY);
+            self.miss_somebody(now);
         }
         let client = Client {
             pid,
@@ -70,6 +72,7 @@ impl Policy {
             void: false,
             pinned: 0,
             making_room: None,
+            foreign: None,
             told: Told::default(),
             held: Duration::ZERO,
             moving: Duration::ZERO,
@@ -77,12 +80,15 @@ impl Policy {
             last_held: now,
         };
         self.clients.insert(id, client);
-        self.foreign_bytes = foreign_bytes;
         self.capacity_bytes = self.capacity_in_most_words();
         let most = self.capacity_bytes;
-        let memory_bytes = self.memory_of(id);
         let client = self.clients.get_mut(&id).expect("it has just come");
         client.claimed = client.claimed.min(most);
+        if let Some(bytes) = taken_bytes {
+            self.hear_of_strangers(now, id, bytes);
+        }
+        let memory_bytes = self.memory_of(id);
+        let client = self.clients.get_mut(&id).expect("it has just come");
         client.told.memory_bytes = memory_bytes;
         actions.push(Action::Tell(
             id,
@@ -140,8 +146,11 @@ impl Policy {
         most.map_or(self.capacity_bytes, |(bytes, _)| bytes)
     }
 
-    fn leave(&mut self, id: ClientId) {
-        if self.clients.remove(&id).is_some() {
+    fn leave(&mut self, now: Moment, id: ClientId) {
+        if let Some(gone) = self.clients.remove(&id) {
+            if gone.claimed > 0 {
+                self.miss_somebody(now);
+            }
             self.capacity_bytes = self.capacity_in_most_words();
             self.forget_turn_if_nobody_is_left();
         }

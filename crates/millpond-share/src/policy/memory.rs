@@ -10,9 +10,16 @@ const PARTS_OF_PROGRESS: u64 = 8;
 impl Policy {
     /// What clients can have of the device.
     pub(super) fn usable(&self) -> u64 {
-        // A client's word on what strangers have must not take the device from the others.
+        // Clients' word on what strangers have must not take the device from the others.
         let taken = self.foreign_bytes.saturating_add(self.settings.reserve_bytes);
         self.capacity_bytes - taken.min(self.capacity_bytes / 2)
+    }
+
+    /// What memory is brought to. What a client was promised before strangers came it still gets, though the driver may have to
+    /// push something out for it: memory that cannot fault would else never have room.
+    fn space(&self) -> u64 {
+        let promised = self.clients.values().map(|client| client.claimed).max().unwrap_or(0);
+        self.usable().max(promised.min(self.capacity_bytes))
     }
 
     /// What a client's memory takes of what can change hands, as long as it may work: all that it has. Without turns the driver
@@ -24,7 +31,8 @@ impl Policy {
 
     /// What clients can have of the device, but for what cannot leave it.
     pub(super) fn movable(&self) -> u64 {
-        self.usable() - self.pinned()
+        // Until it is believed anew, it may be more than half of a device that has just become smaller.
+        self.usable().saturating_sub(self.pinned())
     }
 
     fn pinned(&self) -> u64 {
@@ -157,13 +165,13 @@ impl Policy {
     fn rooms(&self) -> Vec<(ClientId, u64)> {
         let holders = self.holders();
         if !self.settings.turns {
-            return holders.into_iter().map(|id| (id, self.usable())).collect();
+            return holders.into_iter().map(|id| (id, self.space())).collect();
         }
         let taken = self
             .clients
             .values()
             .fold(0_u64, |sum, client| sum.saturating_add(client.resident_or_on_its_way()));
-        let mut free = self.usable().saturating_sub(taken);
+        let mut free = self.space().saturating_sub(taken);
         let mut rooms: Vec<_> =
             holders.into_iter().map(|id| (id, self.clients[&id].resident())).collect();
         for upto in [|desired, _| desired, |_, claimed| claimed] {
@@ -186,7 +194,7 @@ impl Policy {
         let need = self.clients.values().fold(0_u64, |sum, client| {
             sum.saturating_add(client.resident()).saturating_add(self.lacking(client))
         });
-        let mut missing = need.saturating_sub(self.usable());
+        let mut missing = need.saturating_sub(self.space());
         let mut idle: Vec<_> = self
             .clients
             .iter()

@@ -29,7 +29,7 @@ pub struct Settings {
     pub prefetch: Prefetch,
     /// Whether there are turns at all.
     pub turns: bool,
-    /// Device memory that no client gets: contexts and programs that do not share need some.
+    /// Device memory that no client gets, beside what contexts and programs that do not share have already.
     pub reserve_bytes: u64,
 }
 

@@ -21,6 +21,7 @@ impl Policy {
             device: String::new(),
             capacity_bytes: self.capacity_bytes,
             usable_bytes: self.usable(),
+            foreign_bytes: self.foreign_bytes,
             mode: self.mode(),
             quantum_ms: milliseconds(self.settings.quantum),
             effective_quantum_ms: milliseconds(self.effective_quantum()),

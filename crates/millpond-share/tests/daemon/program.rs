@@ -25,7 +25,7 @@ pub(crate) fn hello() -> Hello {
         instance: fastrand::u64(..),
         device: DEVICE,
         capacity_bytes: CAPACITY,
-        foreign_bytes: 0,
+        taken_bytes: None,
         name: "test".to_owned(),
         weight: 1,
         priority: 0,

@@ -24,7 +24,7 @@ pub(crate) struct Newcomer {
     pub weight: u32,
     pub priority: i32,
     pub memory_limit: Option<u64>,
-    pub foreign_bytes: u64,
+    pub taken_bytes: Option<u64>,
     pub capacity_bytes: u64,
     pub standing: Standing,
 }
@@ -33,7 +33,7 @@ pub(crate) const PLAIN: Newcomer = Newcomer {
     weight: 1,
     priority: 0,
     memory_limit: None,
-    foreign_bytes: 0,
+    taken_bytes: None,
     capacity_bytes: CAPACITY,
     standing: Standing {
         claimed_bytes: 0,
@@ -71,7 +71,7 @@ impl Desk {
             pid: client as u32,
             name: format!("job {client}"),
             capacity_bytes: newcomer.capacity_bytes,
-            foreign_bytes: newcomer.foreign_bytes,
+            taken_bytes: newcomer.taken_bytes,
             weight: newcomer.weight,
             priority: newcomer.priority,
             memory_limit: newcomer.memory_limit,
@@ -116,6 +116,11 @@ impl Desk {
 
     pub(crate) fn moved(&mut self, client: u64, resident_bytes: u64) -> Vec<Action> {
         self.event(Event::Moved(ClientId(client), resident(resident_bytes)))
+    }
+
+    /// The driver has told a client that so much is taken.
+    pub(crate) fn taken(&mut self, client: u64, bytes: u64) -> Vec<Action> {
+        self.event(Event::Taken(ClientId(client), bytes))
     }
 
     pub(crate) fn resumed(&mut self, client: u64, moving: Duration) -> Vec<Action> {

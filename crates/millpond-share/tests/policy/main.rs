@@ -5,4 +5,5 @@ mod memory;
 mod misbehaviour;
 mod restart;
 mod schedules;
+mod strangers;
 mod turns;

@@ -281,7 +281,7 @@ fn a_claim_is_not_refused_for_a_need_that_it_does_not_raise() {
 #[test]
 fn what_strangers_have_is_not_there_for_clients() {
     let mut desk = Desk::new();
-    let newcomer = Newcomer { foreign_bytes: 3 * GB, ..PLAIN };
+    let newcomer = Newcomer { taken_bytes: Some(3 * GB), ..PLAIN };
     let actions = desk.join_as(1, newcomer);
     assert!(matches!(
         told(&actions, 1)[..],
@@ -295,7 +295,7 @@ fn what_strangers_have_is_not_there_for_clients() {
 #[test]
 fn what_is_kept_back_is_not_there_for_clients_either() {
     let settings = Settings { reserve_bytes: GB, ..Settings::default() };
-    let actions = Desk::with(settings).join_as(1, Newcomer { foreign_bytes: 3 * GB, ..PLAIN });
+    let actions = Desk::with(settings).join_as(1, Newcomer { taken_bytes: Some(3 * GB), ..PLAIN });
     assert!(matches!(
         told(&actions, 1)[..],
         [ToClient::Welcome { memory_bytes, .. }] if *memory_bytes == 12 * GB

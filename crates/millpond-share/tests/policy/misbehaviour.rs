@@ -145,7 +145,13 @@ fn one_liar_about_the_devices_memory_changes_nothing() {
         desk.join_as(client, Newcomer { capacity_bytes, ..PLAIN });
     }
     assert_eq!(desk.status().capacity_bytes, 16 * GB);
-    desk.join_as(4, Newcomer { foreign_bytes: u64::MAX, ..PLAIN });
+    desk.moved(1, 12 * GB);
+    desk.resumed(1, seconds(0));
+    desk.join_as(4, Newcomer { taken_bytes: Some(u64::MAX), ..PLAIN });
+    assert_eq!(desk.status().usable_bytes, 12 * GB, "what is a client's is no stranger's");
+    desk.moved(1, 0);
+    desk.claim(1, 0);
+    desk.taken(4, u64::MAX);
     assert_eq!(desk.status().usable_bytes, 8 * GB, "half is never given away");
     for client in [1, 2, 4, 5, 6] {
         desk.left(client);

@@ -207,7 +207,7 @@ impl Job {
             pid: client.0 as u32,
             name: format!("job {}", client.0),
             capacity_bytes: gpu.device().capacity_bytes as u64,
-            foreign_bytes: 0,
+            taken_bytes: None,
             weight: self.spec.weight,
             priority: self.spec.priority,
             memory_limit: None,

@@ -45,6 +45,8 @@ pub(super) struct Actor {
     pub weight: u32,
     pub priority: i32,
     pub claimed: u64,
+    /// What it was last let have.
+    admitted: u64,
     pub holds: Option<u64>,
     pub resident: u64,
     /// Its memory cannot fault: it waits until all of it is there.
@@ -83,6 +85,7 @@ impl Actor {
             weight: rng.u32(1..=3),
             priority: rng.i32(-2..=2),
             claimed: 0,
+            admitted: 0,
             holds: None,
             resident: 0,
             is_fixed: rng.u32(0..3) == 0,
@@ -132,8 +135,12 @@ impl Actor {
                 self.granted(*turn, rng)
             }
             (_, ToClient::Refused { .. }) => {
-                // It makes do with less, which it need not wait for.
-                self.is_fixed = false;
+                // It makes do with what it has.
+                self.claimed = self.admitted;
+                Vec::new()
+            }
+            (_, ToClient::Admitted) => {
+                self.admitted = self.claimed;
                 Vec::new()
             }
             (_, ToClient::Room { room }) => {
@@ -290,11 +297,12 @@ impl Actor {
             pinned_bytes: number(),
         };
         let (bytes, turn) = (number(), number());
-        let said = match rng.u32(0..6) {
+        let said = match rng.u32(0..7) {
             0 => Event::Claimed { client, bytes, host_room: rng.u64(0..20 * GB), own_room: None },
             1 | 2 => Event::Wants { client, bytes },
             3 => Event::Moved(client, traffic),
             4 => Event::Resumed(client, Duration::from_nanos(turn)),
+            5 => Event::Taken(client, bytes),
             _ => Event::Released { client, turn, traffic, idle: rng.bool() },
         };
         vec![Then::Says(said), Then::Does(milliseconds(rng, 1..400), Doing::Lie)]

@@ -41,6 +41,8 @@ pub(super) struct Book {
     turn_began: Moment,
     contended_since: Option<Moment>,
     most_clients: u64,
+    /// What clients can have beside strangers.
+    usable: u64,
 }
 
 const HIGHEST_WEIGHT: u32 = 3;
@@ -63,6 +65,7 @@ impl Book {
             turn_began: Moment::ZERO,
             contended_since: None,
             most_clients: 0,
+            usable: CAPACITY,
         }
     }
 
@@ -252,7 +255,7 @@ impl Book {
         };
         let taking = holders().filter(|entry| self.footprint(entry) > 0).count();
         let taken = holders().map(|entry| self.footprint(entry)).sum::<u64>();
-        taking < 2 || taken <= CAPACITY
+        taking < 2 || taken <= self.usable
     }
 
     /// What an entry takes of what can change hands, as long as it may work.
@@ -264,6 +267,12 @@ impl Book {
 
     fn pinned(&self) -> u64 {
         self.entries.values().map(pinned).fold(0, u64::saturating_add)
+    }
+
+    /// What there is for clients now, as the policy has it: whatever is said of strangers, at least half of the device.
+    pub(super) fn can_have(&mut self, usable: u64) {
+        assert!((CAPACITY / 2..=CAPACITY).contains(&usable), "{usable} bytes for clients");
+        self.usable = usable;
     }
 
     /// A turn began, as the policy counts them.
@@ -280,7 +289,7 @@ impl Book {
         let may_wait = self.comes_from_before && now < recovers_until;
         assert!(may_wait || is_occupied || !is_contended, "a free device, and somebody waits");
         let claimed: u64 = self.entries.values().map(|entry| entry.claimed).sum();
-        assert!(may_wait || claimed > CAPACITY || !is_contended, "all fit, and somebody waits");
+        assert!(may_wait || claimed > self.usable || !is_contended, "all fit, and somebody waits");
 
         let since = *self.contended_since.get_or_insert(now);
         if !is_contended {

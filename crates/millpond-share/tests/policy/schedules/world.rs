@@ -10,7 +10,7 @@ use millpond_share::protocol::ToClient;
 
 use super::actor::{Actor, Doing, Kind, Then, milliseconds};
 use super::book::Book;
-use crate::desk::CAPACITY;
+use crate::desk::{CAPACITY, GB};
 
 /// An actor keeps its number when it has to connect again; what the policy knows it by is another one then.
 type ActorNumber = usize;
@@ -26,6 +26,10 @@ enum Happening {
     /// Its connection breaks, and it comes back.
     IsCutOff(ActorNumber),
     Hangs(ActorNumber),
+    /// It asks the driver what is taken, and says so.
+    LooksAround(ActorNumber),
+    /// A program that does not share takes something of the device, or gives it back.
+    StrangerTakes(u64),
     DaemonRestarts,
     /// Nobody misbehaves from now on: the liars and the hung are gone, and nobody comes.
     CalmsDown,
@@ -54,6 +58,8 @@ pub(super) struct World {
     is_orderly: bool,
     is_calm: bool,
     grants: u64,
+    /// What a program that does not share has of the device.
+    strangers: u64,
 }
 
 const MOST_ACTORS: usize = 6;
@@ -88,6 +94,7 @@ impl World {
             is_orderly: true,
             is_calm: false,
             grants: 0,
+            strangers: 0,
         }
     }
 
@@ -103,6 +110,10 @@ impl World {
         for _ in 0..self.rng.u32(0..3) {
             let after = milliseconds(&mut self.rng, 0..30_000);
             self.later(after, Happening::DaemonRestarts);
+        }
+        for _ in 0..self.rng.u32(0..4) {
+            let (after, bytes) = (milliseconds(&mut self.rng, 0..30_000), self.rng.u64(0..10) * GB);
+            self.later(after, Happening::StrangerTakes(bytes));
         }
         self.later(Duration::from_secs(30), Happening::CalmsDown);
         while let Some(next) = self.next() {
@@ -172,6 +183,8 @@ impl World {
             Happening::IsCutOff(actor) => self.cut_off(actor),
             Happening::Hangs(_) if self.is_calm => {}
             Happening::Hangs(actor) => self.actors[actor].kind = Kind::Hung,
+            Happening::LooksAround(actor) => self.look_around(actor),
+            Happening::StrangerTakes(bytes) => self.strangers = bytes,
             Happening::DaemonRestarts => self.restart(),
             Happening::CalmsDown => self.calm_down(),
         }
@@ -206,6 +219,22 @@ impl World {
         );
     }
 
+    /// What is taken in truth, though the word of it takes a moment.
+    fn look_around(&mut self, number: ActorNumber) {
+        let actor = &self.actors[number];
+        if actor.is_gone {
+            return;
+        }
+        if !matches!(actor.kind, Kind::Hung | Kind::Liar) {
+            let there = self.actors.iter().filter(|actor| !actor.is_gone);
+            let taken = there.map(|actor| actor.resident).sum::<u64>() + self.strangers;
+            let said = Event::Taken(actor.id, taken.min(CAPACITY));
+            self.follow(number, vec![Then::Says(said)]);
+        }
+        let after = milliseconds(&mut self.rng, 200..3000);
+        self.later(after, Happening::LooksAround(number));
+    }
+
     fn arrive(&mut self) {
         if self.is_calm {
             return;
@@ -216,6 +245,8 @@ impl World {
         self.is_orderly &= actor.kind == Kind::Obedient;
         self.actors.push(actor);
         self.connect(number);
+        let after = milliseconds(&mut self.rng, 0..500);
+        self.later(after, Happening::LooksAround(number));
         if is_liar {
             self.later(Duration::ZERO, Happening::Does(number, Doing::Lie));
         }
@@ -251,7 +282,7 @@ impl World {
             pid: number as u32,
             name: format!("{number}"),
             capacity_bytes: CAPACITY,
-            foreign_bytes: 0,
+            taken_bytes: self.rng.bool().then_some(self.strangers),
             weight,
             priority,
             memory_limit: None,
@@ -337,7 +368,9 @@ impl World {
         if self.is_told && !actions.is_empty() {
             println!("{:?}     → {actions:?}", self.now);
         }
-        self.book.turns_so_far(self.now, self.policy.status(self.now).switches);
+        let status = self.policy.status(self.now);
+        self.book.turns_so_far(self.now, status.switches);
+        self.book.can_have(status.usable_bytes);
         self.book.answered(self.now, &actions);
         for action in actions {
             match action {
