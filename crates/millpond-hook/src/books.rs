@@ -171,6 +171,13 @@ impl Books {
         }
     }
 
+    /// What calls have named in a turn. What is mapped by the program is there whole in each.
+    pub(crate) fn used_bytes(&self, touches: &Touches, turn: u32) -> u64 {
+        let named = self.managed.values().filter(|managed| managed.last_used(touches) >= turn);
+        let mapped = self.physical.values().map(|physical| physical.bytes);
+        named.map(|managed| managed.bytes).chain(mapped).sum()
+    }
+
     /// All bytes that would have to be on the device for work to go on without faults.
     pub(crate) fn wanted_bytes(&self, touches: &Touches, since: Option<u32>) -> u64 {
         let arriving: u64 = self.arriving(touches, since).iter().map(|planned| planned.bytes).sum();

@@ -294,6 +294,7 @@ impl Client {
         Traffic {
             fixed_bytes: bytes(|_| true) + self.pending.load(Ordering::SeqCst),
             pinned_bytes: bytes(|memory| memory.is_in() && memory.stays),
+            used_bytes: books.used_bytes(&self.touches, self.turn.load(Ordering::Relaxed)),
             ..books.traffic
         }
     }

@@ -25,7 +25,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever a message does.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The most bytes in a client's name.
 pub const MOST_NAME_BYTES: usize = 64;
@@ -109,6 +109,8 @@ pub struct Traffic {
     pub fixed_bytes: u64,
     /// Of that on the device, what cannot leave it: others have been given it too.
     pub pinned_bytes: u64,
+    /// What calls have named in its turn so far, or in the last one.
+    pub used_bytes: u64,
 }
 
 /// What a client says after its hello.

@@ -23,6 +23,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
             idle: options.idle,
             prefetch: options.prefetch.into(),
             turns: true,
+            stretches: true,
             reserve_bytes: options.reserve.0,
         },
         audience: if options.everyone { Audience::Everyone } else { Audience::Owner },

@@ -69,6 +69,19 @@ fn moving_only_what_is_missing_costs_two_percent_and_twelve_with_short_turns() {
 }
 
 #[test]
+fn turns_grow_where_pages_come_in_by_themselves() {
+    let case = |quantum| seeds_case(&["--quantum", quantum, "--prefetch", "off"]);
+    let short = case("5s");
+    assert!(short["effective_quantum_ms"].as_u64().unwrap() > 5000, "{short}");
+    let long = case("30s");
+    assert_eq!(long["effective_quantum_ms"], 30_000, "it is little of them: {long}");
+    // What is used fits together, whatever there is.
+    let little = ["--job", "bytes=12GB,touch=50%", "--job", "bytes=12GB,touch=50%"];
+    let little = simulate(&[&little[..], &["--quantum", "5s", "--prefetch", "off"]].concat());
+    assert_eq!(little["effective_quantum_ms"], 5000, "{little}");
+}
+
+#[test]
 fn without_turns_the_driver_moves_all_the_time() {
     let by_turns = seeds_case(&["--work", "30s", "--quantum", "10s"]);
     let without = seeds_case(&["--work", "30s", "--turns", "off"]);

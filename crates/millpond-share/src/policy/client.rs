@@ -63,6 +63,8 @@ pub(super) struct Told {
     /// The turn in which it was told that. A client may forget it with the turn.
     pub contended_in_turn: u64,
     pub room: u64,
+    /// What of that was its own part: the rest has been counted as others' since.
+    pub part: u64,
     pub memory_bytes: u64,
 }
 
@@ -112,6 +114,11 @@ impl Client {
         self.traffic.pinned_bytes.min(self.resident_in_its_words())
     }
 
+    /// What it has used in its last turn.
+    pub(super) fn used(&self) -> u64 {
+        self.traffic.used_bytes.min(self.claimed)
+    }
+
     /// What must be on the device whenever it works, because it cannot be brought in page by page.
     pub(super) fn fixed(&self) -> u64 {
         self.traffic.fixed_bytes.min(self.claimed).max(self.pinned)
@@ -124,6 +131,16 @@ impl Client {
                 self.resident().max(self.told.room.min(self.claimed))
             }
             _ => self.resident(),
+        }
+    }
+
+    /// What it was told there is room for, and may be bringing in already.
+    pub(super) fn on_its_way(&self) -> u64 {
+        match self.phase {
+            Phase::Holding(Hold { told: true, resumed: false, .. }) => {
+                self.told.part.min(self.desired())
+            }
+            _ => 0,
         }
     }
 

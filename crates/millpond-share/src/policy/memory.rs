@@ -126,6 +126,7 @@ impl Policy {
             let client = self.clients.get_mut(&id).expect("it holds");
             let claimed = client.claimed;
             let told = std::mem::replace(&mut client.told.room, room);
+            client.told.part = room.min(client.desired());
             let Some(hold) = client.hold_mut() else { continue };
             if !hold.told {
                 hold.told = true;
@@ -160,8 +161,8 @@ impl Policy {
         if client.is_holding() { wants.min(most) } else { 0 }
     }
 
-    /// What each holder may have on the device: what it has, and its part of what is free. That goes first to what they want, then
-    /// to what they have claimed, and what is left to the first.
+    /// What each holder may have on the device: what it has, and its part of what is free. That goes first to what may be on its way
+    /// already, then to what they want, then to what they have claimed, and what is left to the first.
     fn rooms(&self) -> Vec<(ClientId, u64)> {
         let holders = self.holders();
         if !self.settings.turns {
@@ -174,10 +175,11 @@ impl Policy {
         let mut free = self.space().saturating_sub(taken);
         let mut rooms: Vec<_> =
             holders.into_iter().map(|id| (id, self.clients[&id].resident())).collect();
-        for upto in [|desired, _| desired, |_, claimed| claimed] {
+        let parts: [fn(&Client) -> u64; 3] =
+            [Client::on_its_way, Client::desired, |client| client.claimed];
+        for upto in parts {
             for (id, room) in &mut rooms {
-                let client = &self.clients[id];
-                let more = upto(client.desired(), client.claimed).saturating_sub(*room).min(free);
+                let more = upto(&self.clients[id]).saturating_sub(*room).min(free);
                 *room += more;
                 free -= more;
             }

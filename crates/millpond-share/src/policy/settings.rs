@@ -29,6 +29,8 @@ pub struct Settings {
     pub prefetch: Prefetch,
     /// Whether there are turns at all.
     pub turns: bool,
+    /// Whether turns get longer when they go for the most part into moving memory.
+    pub stretches: bool,
     /// Device memory that no client gets, beside what contexts and programs that do not share have already.
     pub reserve_bytes: u64,
 }
@@ -42,6 +44,7 @@ impl Default for Settings {
             idle: Duration::from_millis(300),
             prefetch: Prefetch::default(),
             turns: true,
+            stretches: true,
             reserve_bytes: 0,
         }
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::client::{Hold, Phase};
-use super::turn::Turn;
+use super::turn::{FAULT_BYTES_PER_SECOND, Turn};
 use super::{Action, ClientId, Moment, Policy, RECOVERY};
-use crate::protocol::ToClient;
+use crate::protocol::{Prefetch, ToClient};
 
 /// Whom somebody of higher priority waits for has one part in so many of a quantum.
 const PARTS_BEFORE_HIGHER_PRIORITY: u32 = 10;
@@ -30,7 +30,7 @@ impl Policy {
 
     /// When the turn is over, if anybody minds.
     pub(super) fn end_of_turn(&self) -> Option<Moment> {
-        let turn = self.turn.filter(|turn| !turn.is_ending)?;
+        let turn = self.turn.filter(|turn| !turn.is_ending())?;
         self.is_contended().then(|| turn.began.saturating_add(self.length_of(&turn)))
     }
 
@@ -41,13 +41,14 @@ impl Policy {
     }
 
     pub(super) fn begin_turn(&mut self, now: Moment, first: ClientId) {
+        self.close_turn();
         self.turn = Some(Turn::new(first, self.clients[&first].weight, now));
         self.switches += 1;
     }
 
     pub(super) fn forget_turn_if_nobody_is_left(&mut self) {
         if !self.is_occupied() {
-            self.turn = None;
+            self.close_turn();
         }
     }
 
@@ -71,14 +72,15 @@ impl Policy {
 
     pub(super) fn end_turn_if_over(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if self.end_of_turn().is_some_and(|end| end <= now) {
+            let still_moving = self.longest_arrival(now);
             let turn = self.turn.as_mut().expect("it has an end");
-            turn.is_ending = true;
-            self.note_pace(now);
+            turn.ended = Some(now);
+            turn.moving = turn.moving.max(still_moving);
         }
         let is_contended = self.is_contended();
-        let Some(turn) = self.turn.as_mut().filter(|turn| turn.is_ending) else { return };
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.is_ending()) else { return };
         if !is_contended {
-            turn.is_ending = false;
+            turn.ended = None;
             return;
         }
         let next = self.next_group();
@@ -89,16 +91,31 @@ impl Policy {
         }
     }
 
-    fn note_pace(&mut self, now: Moment) {
-        let Some(turn) = self.turn else { return };
-        let still_moving = self
-            .clients
-            .values()
-            .filter_map(|client| client.hold().filter(|hold| !hold.resumed))
-            .map(|hold| now.saturating_sub(hold.since))
-            .max()
-            .unwrap_or_default();
-        self.pace.note(turn.moving.max(still_moving), now.saturating_sub(turn.began));
+    fn longest_arrival(&self, now: Moment) -> Duration {
+        let holds = self.clients.values().filter_map(|client| client.hold());
+        let arriving = holds.filter(|hold| !hold.resumed);
+        arriving.map(|hold| now.saturating_sub(hold.since)).max().unwrap_or_default()
+    }
+
+    /// The turn is over, and who had it has said what it used. If its time was up, it counts for how long turns are.
+    fn close_turn(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        if let Some(ended) = turn.ended.filter(|_| self.settings.stretches) {
+            let moving = turn.moving.max(self.time_for_faults(&turn));
+            self.pace.note(moving, ended.saturating_sub(turn.began));
+        }
+    }
+
+    /// Where the driver brings memory in, nobody is told how long that takes. But what was used in a turn and in those of the
+    /// others since was on the device each time, so as much of it as does not fit there together came in again.
+    fn time_for_faults(&self, turn: &Turn) -> Duration {
+        if self.settings.prefetch != Prefetch::Off {
+            return Duration::ZERO;
+        }
+        let used = self.clients.values().map(|client| client.used());
+        let excess = used.fold(0_u64, u64::saturating_add).saturating_sub(self.usable());
+        let own = self.clients.get(&turn.first).map_or(0, |client| client.used());
+        Duration::from_secs_f64(excess.min(own) as f64 / FAULT_BYTES_PER_SECOND)
     }
 
     fn tell_to_drop(&mut self, now: Moment, id: ClientId, actions: &mut Vec<Action>) {
@@ -120,7 +137,7 @@ impl Policy {
         let mut a_turn_began = false;
         let mut somebody_is_before = false;
         for id in queue {
-            let is_ending = self.turn.is_some_and(|turn| turn.is_ending);
+            let is_ending = self.turn.is_some_and(|turn| turn.is_ending());
             // Who takes nothing keeps nobody waiting.
             let takes_nothing = self.footprint(&self.clients[&id]) == 0;
             let would_be_before = is_ending && somebody_is_before && !takes_nothing;

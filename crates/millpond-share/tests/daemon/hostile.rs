@@ -86,6 +86,7 @@ fn lies_are_no_harm() {
         moved_out_bytes: u64::MAX,
         fixed_bytes: u64::MAX,
         pinned_bytes: u64::MAX,
+        used_bytes: u64::MAX,
     };
     liar.say(ToDaemon::Released { turn: 99, traffic: nonsense, idle: true });
     liar.say(ToDaemon::Resumed { moving_ns: u64::MAX });

@@ -44,6 +44,7 @@ pub(crate) const PLAIN: Newcomer = Newcomer {
             moved_out_bytes: 0,
             fixed_bytes: 0,
             pinned_bytes: 0,
+            used_bytes: 0,
         },
     },
 };

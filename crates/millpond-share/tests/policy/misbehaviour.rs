@@ -108,6 +108,7 @@ fn nonsense_about_memory_is_not_believed() {
         moved_out_bytes: u64::MAX,
         fixed_bytes: u64::MAX,
         pinned_bytes: u64::MAX,
+        used_bytes: u64::MAX,
     };
     for client in [1, 2, 77] {
         desk.event(millpond_share::policy::Event::Moved(ClientId(client), everything));

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use millpond_share::control::{Mode, Setting, State, Whom};
 use millpond_share::policy::{Action, ClientId, Event, Settings};
-use millpond_share::protocol::{ToClient, Traffic};
+use millpond_share::protocol::{Prefetch, ToClient, Traffic};
 
-use crate::desk::{Desk, GB, Newcomer, PLAIN, dropped, granted, seconds, told};
+use crate::desk::{Desk, GB, Newcomer, PLAIN, dropped, granted, resident, seconds, told};
 
 #[test]
 fn who_comes_first_is_granted_at_once_and_never_dropped_while_nobody_waits() {
@@ -258,6 +258,46 @@ fn turns_grow_when_moving_takes_too_much_of_them_and_shrink_again() {
     turns_with_moving(&mut desk, 20, 20);
     assert_eq!(desk.status().effective_quantum_ms, 30_000);
     assert!(!desk.status().thrashing);
+}
+
+/// Two clients by turns where the driver brings in what they touch, and how much each touches.
+fn turns_with_faults(desk: &mut Desk, turns: u64, used_bytes: u64) {
+    for _ in 0..turns {
+        let holder = u64::from(desk.status().holder.expect("one of them"));
+        let end = desk.policy.next_moment().expect("the other one waits");
+        desk.resumed(holder, Duration::ZERO);
+        let turn = dropped(&desk.at(end), holder).expect("its time is over");
+        let traffic = Traffic { used_bytes, ..resident(12 * GB) };
+        let client = ClientId(holder);
+        desk.event(Event::Released { client, turn, traffic, idle: false });
+        desk.wants(holder, 0);
+    }
+}
+
+#[test]
+fn turns_grow_when_the_driver_has_to_bring_in_too_much_in_them() {
+    let settings = Settings { quantum: seconds(5), prefetch: Prefetch::Off, ..Settings::default() };
+    let mut desk = Desk::with(settings.clone());
+    desk.comes(1, 12 * GB);
+    desk.comes(2, 12 * GB);
+    // 8 GB of 16 come in anew in each turn: 2.9 s.
+    turns_with_faults(&mut desk, 5, 12 * GB);
+    assert_eq!(desk.status().effective_quantum_ms, 10_000);
+    assert!(desk.status().thrashing);
+    turns_with_faults(&mut desk, 20, 12 * GB);
+    assert_eq!(desk.status().effective_quantum_ms, 20_000, "an eighth of them is borne");
+    // What both use fits together: whatever they have, it stays.
+    turns_with_faults(&mut desk, 20, 8 * GB);
+    assert_eq!(desk.status().effective_quantum_ms, 5000);
+    assert!(!desk.status().thrashing);
+    // Nobody uses more than it has.
+    turns_with_faults(&mut desk, 200, u64::MAX);
+    assert_eq!(desk.status().effective_quantum_ms, 20_000);
+    let mut desk = Desk::with(Settings { stretches: false, ..settings });
+    desk.comes(1, 12 * GB);
+    desk.comes(2, 12 * GB);
+    turns_with_faults(&mut desk, 20, 12 * GB);
+    assert!(!desk.status().thrashing, "where they are to stay as they are");
 }
 
 #[test]

@@ -113,8 +113,15 @@ impl JobMemory {
             resident_bytes: self.chunks.iter().map(|chunk| chunk.resident).sum(),
             moved_in_bytes: self.moved_in_bytes,
             moved_out_bytes: self.moved_out_bytes,
+            used_bytes: self.touched_bytes(),
             ..Traffic::default()
         }
+    }
+
+    /// What was touched in the turn that goes on, or in the last one.
+    fn touched_bytes(&self) -> u64 {
+        let touched = self.chunks.iter().filter(|chunk| chunk.touched == self.turn);
+        if self.turn == 0 { 0 } else { touched.map(|chunk| chunk.bytes).sum() }
     }
 
     fn is_in_working_set(&self, chunk: &Chunk) -> bool {

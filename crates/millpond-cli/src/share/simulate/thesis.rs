@@ -128,6 +128,8 @@ fn play_of(
             idle: IDLE,
             prefetch: Prefetch::Off,
             turns: quantum_s.is_some(),
+            // As nvshare's, which are as long as they are set.
+            stretches: false,
             ..Settings::default()
         },
         jobs: vec![job.clone(), job],

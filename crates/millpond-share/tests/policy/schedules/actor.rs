@@ -101,7 +101,8 @@ impl Actor {
 
     fn traffic(&self) -> Traffic {
         let fixed_bytes = if self.is_fixed { self.claimed } else { 0 };
-        Traffic { resident_bytes: self.resident, fixed_bytes, ..Traffic::default() }
+        let (resident_bytes, used_bytes) = (self.resident, self.claimed);
+        Traffic { resident_bytes, fixed_bytes, used_bytes, ..Traffic::default() }
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -295,6 +296,7 @@ impl Actor {
             moved_out_bytes: number(),
             fixed_bytes: number(),
             pinned_bytes: number(),
+            used_bytes: number(),
         };
         let (bytes, turn) = (number(), number());
         let said = match rng.u32(0..7) {
