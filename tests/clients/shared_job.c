@@ -28,7 +28,9 @@ typedef uint64_t address;
     F(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000) \
     F(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020) F(cuPointerGetAttribute, cuPointerGetAttribute, 4000) \
     F(cuMemcpyHtoD_v2, cuMemcpyHtoD, 3020) F(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020) F(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync, 3020) \
-    F(cuMemcpyPeer, cuMemcpyPeer, 4000) \
+    F(cuMemcpyPeer, cuMemcpyPeer, 4000) F(cuArrayCreate_v2, cuArrayCreate, 3020) F(cuArray3DCreate_v2, cuArray3DCreate, 3020) \
+    F(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000) F(cuArrayDestroy, cuArrayDestroy, 2000) \
+    F(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000) \
     F(cuMemsetD8Async, cuMemsetD8Async, 3020) F(cuStreamCreate, cuStreamCreate, 2000) F(cuStreamDestroy_v2, cuStreamDestroy, 4000) \
     F(cuStreamSynchronize, cuStreamSynchronize, 2000) F(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010) \
     F(cuStreamEndCapture, cuStreamEndCapture, 10000) F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040) \
@@ -159,6 +161,18 @@ static int allocate(struct block *b) {
     case 'f':
         if ((code = CALL(cuDeviceGetDefaultMemPool)(&pool, device))) return code;
         return CALL(cuMemAllocFromPoolAsync)(&b->start, b->bytes, pool, stream);
+    case 't': { /* An array of floats. */
+        struct { size_t width, height; int format; unsigned channels; } flat = {4096, b->bytes / 16384, 0x20, 1};
+        return CALL(cuArrayCreate_v2)(&b->handle, &flat);
+    }
+    case 'u': { /* One with two layers of bytes, and another level of a quarter of that. */
+        struct { size_t extent[3]; int format; unsigned channels, flags; } deep = {{4096, b->bytes / 8192, 2}, 0x01, 1, 1};
+        return CALL(cuMipmappedArrayCreate)(&b->handle, &deep, 2u);
+    }
+    case 'd': { /* One that is a block. */
+        struct { size_t extent[3]; int format; unsigned channels, flags; } deep = {{1024, 1024, b->bytes / (4 << 20)}, 0x08, 4, 0};
+        return CALL(cuArray3DCreate_v2)(&b->handle, &deep);
+    }
     case 'v':
         if ((code = CALL(cuMemAddressReserve)(&b->start, b->bytes, (size_t)0, (address)0, 0ull))) return code;
         if ((code = CALL(cuMemCreate)(&b->handle, b->bytes, properties, 0ull))) return code;
@@ -172,6 +186,8 @@ static int release(struct block *b) {
     int code;
     switch (b->kind) {
     case 'a': case 'f': return CALL(cuMemFreeAsync)(b->start, stream);
+    case 't': case 'd': return CALL(cuArrayDestroy)(b->handle);
+    case 'u': return CALL(cuMipmappedArrayDestroy)(b->handle);
     case 'v':
         if ((code = CALL(cuMemUnmap)(b->start, b->bytes))) return code;
         if ((code = CALL(cuMemRelease)(b->handle))) return code;
@@ -256,7 +272,7 @@ static int obey(char *line, uint64_t *one, uint64_t *two, int *numbers) {
     uint64_t number = 0;
     sscanf(line, "%31s %31s %lu %63s", verb, name, &number, extra);
     if (!strcmp(verb, "start")) return start();
-    if (strchr("prmafv", verb[0]) && !verb[1]) {
+    if (strchr("prmafvtud", verb[0]) && !verb[1]) {
         struct block *b = &blocks[block_count];
         snprintf(b->name, sizeof b->name, "%s", name);
         b->kind = verb[0];

@@ -1,5 +1,6 @@
 //! The functions that stand before the driver's, in the order of CUDA's manual.
 
+mod array;
 mod capture;
 mod context;
 mod copy;
@@ -25,6 +26,7 @@ pub(crate) static ALL: &[&[Own]] = &[
     context::OWN,
     memory::OWN,
     pool::OWN,
+    array::OWN,
     virtual_memory::OWN,
     pointer::OWN,
     copy::OWN,

@@ -14,6 +14,7 @@ use millpond_share::protocol::Traffic;
 pub(crate) use managed::{Managed, PART_BYTES, Part, Place};
 pub(crate) use physical::{HANDLE_TAG, Mapping, Physical, Whereabouts, new_handle};
 
+use crate::arrays::Array;
 use crate::touches::{Id, Touches};
 
 /// A part that can be moved by itself.
@@ -39,12 +40,21 @@ pub(crate) struct Books {
     pub(crate) managed: BTreeMap<u64, Managed>,
     pub(crate) physical: BTreeMap<u64, Physical>,
     pub(crate) mappings: BTreeMap<u64, Mapping>,
+    /// Arrays, by the driver's handles. They stay.
+    pub(crate) arrays: BTreeMap<u64, Array>,
+    /// What the program's graphs have, as the driver says. It stays.
+    pub(crate) graph_bytes: u64,
     pub(crate) traffic: Traffic,
     /// Some mapping was opened to another device.
     pub(crate) is_reachable_by_others: bool,
 }
 
 impl Books {
+    /// What can neither be moved nor faulted in.
+    pub(crate) fn staying_bytes(&self) -> u64 {
+        self.graph_bytes + self.arrays.values().map(|array| array.bytes).sum::<u64>()
+    }
+
     /// The managed allocation that an address lies in.
     pub(crate) fn managed_around(&self, address: u64) -> Option<(u64, &Managed)> {
         let (start, managed) = self.managed.range(..=address).next_back()?;

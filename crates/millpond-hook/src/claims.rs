@@ -5,7 +5,7 @@
 //! rest leaves room:
 //!
 //! ```text
-//!   claimed == device + min(managed, most - device)
+//!   claimed == device + graphs + min(managed, most - device - graphs)
 //! ```
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,6 +42,8 @@ pub(crate) enum Kind {
 struct Amounts {
     device: u64,
     managed: u64,
+    /// What graphs have: part of the device's, but nobody is asked for it.
+    graphs: u64,
     admitted: u64,
 }
 
@@ -60,7 +62,12 @@ impl Amounts {
     }
 
     fn claimed(&self, most: u64) -> u64 {
-        self.device.saturating_add(self.managed.min(most.saturating_sub(self.device)))
+        let device = self.on_device();
+        device.saturating_add(self.managed.min(most.saturating_sub(device)))
+    }
+
+    fn on_device(&self) -> u64 {
+        self.device.saturating_add(self.graphs)
     }
 }
 
@@ -86,7 +93,7 @@ impl Claims {
     /// What does not count if the program has so much more: it must have a place on the host.
     pub(crate) fn beyond(&self, kind: Kind, bytes: u64, most: u64) -> u64 {
         let amounts = self.amounts.lock().with(kind, bytes);
-        amounts.device.saturating_add(amounts.managed) - amounts.claimed(most)
+        amounts.on_device().saturating_add(amounts.managed) - amounts.claimed(most)
     }
 
     /// What the daemon knows of.
@@ -150,6 +157,26 @@ impl Claims {
             *amounts = more;
         }
         fits
+    }
+
+    /// Graphs have so much in all. It is there, whatever the daemon says: of what it does not let the program have it hears nothing,
+    /// and takes it for a stranger's.
+    pub(crate) fn note_graphs(&self, bytes: u64, most: u64, ask: impl Fn(u64) -> bool) {
+        let verdicts = self.verdicts.lock();
+        let mut amounts = self.amounts.lock();
+        amounts.graphs = bytes;
+        let (claimed, admitted) = (amounts.claimed(most), amounts.admitted);
+        drop(amounts);
+        if claimed <= admitted {
+            return;
+        }
+        match question(&verdicts, || ask(claimed)) {
+            Verdict::Admitted | Verdict::NobodyThere => {
+                let mut amounts = self.amounts.lock();
+                amounts.admitted = amounts.admitted.max(claimed);
+            }
+            Verdict::Refused(_) => {}
+        }
     }
 
     /// A new daemon knows of what the program has and of nothing in advance.

@@ -288,12 +288,13 @@ impl Client {
     /// What is where, as the daemon is told.
     pub(crate) fn traffic(&self) -> Traffic {
         let books = self.books.lock();
+        let staying = books.staying_bytes();
         let bytes = |counts: fn(&Physical) -> bool| -> u64 {
             books.physical.values().filter(|memory| counts(memory)).map(|memory| memory.bytes).sum()
         };
         Traffic {
-            fixed_bytes: bytes(|_| true) + self.pending.load(Ordering::SeqCst),
-            pinned_bytes: bytes(|memory| memory.is_in() && memory.stays),
+            fixed_bytes: bytes(|_| true) + staying + self.pending.load(Ordering::SeqCst),
+            pinned_bytes: bytes(|memory| memory.is_in() && memory.stays) + staying,
             used_bytes: books.used_bytes(&self.touches, self.turn.load(Ordering::Relaxed)),
             ..books.traffic
         }
@@ -308,6 +309,19 @@ impl Client {
         let is_current = driver::current_device() == Some(self.device.ordinal);
         let known = self.contexts.lock().within_any(driver::taken_bytes).ok();
         known.or_else(|| is_current.then(driver::taken_bytes)?.ok())
+    }
+
+    /// The program's graphs have so much by now, of which the driver asks nobody.
+    pub(crate) fn note_graph_memory(&self, bytes: u64) {
+        let mut books = self.books.lock();
+        let before = std::mem::replace(&mut books.graph_bytes, bytes);
+        books.traffic.resident_bytes = books.traffic.resident_bytes - before + bytes;
+        drop(books);
+        if before != bytes {
+            let cgroup_room = crate::host_memory::cgroup_room;
+            let ask = |bytes| self.say(&ToDaemon::Claim { bytes, cgroup_room: cgroup_room() });
+            self.claims.note_graphs(bytes, self.most_bytes(), ask);
+        }
     }
 
     /// Whether managed memory is brought in before it is used.

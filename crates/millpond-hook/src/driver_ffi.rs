@@ -69,6 +69,7 @@ calls! {
     fn free = "cuMemFree_v2" (ptr: u64);
     fn prefetch = "cuMemPrefetchAsync" (ptr: u64, bytes: usize, device: i32, stream: u64);
 
+    fn graph_memory_attribute = "cuDeviceGetGraphMemAttribute" (device: i32, attribute: i32, value: &mut u64);
     fn pool_attribute = "cuMemPoolGetAttribute" (pool: u64, attribute: i32, value: &mut u64);
 
     fn physical_create = "cuMemCreate" (handle: &mut u64, bytes: usize, properties: &AllocationProperties, flags: u64);
@@ -114,6 +115,15 @@ pub(crate) fn taken_bytes() -> Answer<u64> {
     let (mut free, mut total) = (0, 0);
     memory_info(&mut free, &mut total)?;
     Ok(total.saturating_sub(free) as u64)
+}
+
+/// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
+const GRAPH_MEMORY_RESERVED: i32 = 2;
+
+/// What graphs of this process have of a device. Drivers before 11.4 know of no such memory.
+pub(crate) fn graph_bytes(device: i32) -> u64 {
+    let mut bytes = 0;
+    graph_memory_attribute(device, GRAPH_MEMORY_RESERVED, &mut bytes).map_or(0, |()| bytes)
 }
 
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.

@@ -29,6 +29,27 @@ pub(crate) struct AllocationProperties {
     pub(crate) flags: [u8; 8],
 }
 
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ArrayDescription {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: i32,
+    pub(crate) channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ArrayDescription3D {
+    /// Width, height and depth.
+    pub(crate) extent: [usize; 3],
+    pub(crate) format: i32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
 /// `CUmemAccessDesc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -26,6 +26,7 @@
 #![recursion_limit = "512"]
 
 mod abi_ffi;
+mod arrays;
 mod books;
 mod captures;
 mod claims;

@@ -1,5 +1,6 @@
 //! Allocations of the program that become managed memory, and their end.
 
+use crate::arrays;
 use crate::books::{Managed, Place};
 use crate::claims::Kind;
 use crate::client::Client;
@@ -141,6 +142,7 @@ pub(crate) fn drain_frees(client: &Client) {
 /// A context is gone, and what was allocated in it.
 pub(crate) fn forget_context(client: &Client, context: u64) {
     client.frees.forget_context(context);
+    arrays::forget_context(client, context);
     let books = client.books.lock();
     let of_it = books.managed.iter().filter(|(_, managed)| managed.context == context);
     let gone: Vec<u64> = of_it.map(|(start, _)| *start).collect();

@@ -68,7 +68,7 @@ pub(crate) fn create(
 }
 
 /// The driver's handle, still inside the gate.
-fn create_in_turn<'a>(
+pub(crate) fn create_in_turn<'a>(
     client: &'a Client,
     create: impl Fn(&mut u64) -> i32,
 ) -> Answer<(u64, Inside<'a>)> {

@@ -3,6 +3,7 @@
 //! `build.rs` finds them by their first lines, `fn cuName` or `fn cuName / cuName_ptsz`, and makes the rest of the headers'
 //! functions from `names.tsv`.
 
+mod array;
 mod capture;
 mod context;
 mod copy;

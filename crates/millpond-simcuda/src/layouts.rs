@@ -67,6 +67,27 @@ pub(crate) struct Copy2D {
     pub(crate) height: usize,
 }
 
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ArrayDescription {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: i32,
+    pub(crate) channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ArrayDescription3D {
+    /// Width, height and depth.
+    pub(crate) extent: [usize; 3],
+    pub(crate) format: i32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
 /// `CUlaunchConfig`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -113,5 +134,7 @@ mod tests {
         assert_eq!(size_of::<PoolProps>(), 88);
         assert_eq!(size_of::<Copy2D>(), 128);
         assert_eq!(size_of::<LaunchConfig>(), 56);
+        assert_eq!(size_of::<ArrayDescription>(), 24);
+        assert_eq!(size_of::<ArrayDescription3D>(), 40);
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use millpond_share::protocol::ToDaemon;
 
 use super::{Link, Phase};
+use crate::driver_ffi as driver;
 
 /// Between looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +46,7 @@ impl Link {
         }
         self.survey.looked = Some(Instant::now());
         let Some(bytes) = self.client.taken_bytes() else { return };
+        self.client.note_graph_memory(driver::graph_bytes(self.client.device.ordinal));
         if self.survey.is_news(bytes) {
             // What has come or gone with it is known first.
             self.say_moved();

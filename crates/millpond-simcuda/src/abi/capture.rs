@@ -66,7 +66,8 @@ entries! {
         if ended.is_err() {
             graph.set(0)?;
         }
-        let recorded = Recorded { gpu: device.gpu.clone(), graph: ended? };
+        let memory = current.world.graphs.recorded_memory(device);
+        let recorded = Recorded { gpu: device.gpu.clone(), graph: ended?, memory };
         graph.set(current.world.graphs.add(recorded))
     }
 

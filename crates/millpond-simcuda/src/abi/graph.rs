@@ -75,6 +75,18 @@ entries! {
         count.set(wanted)
     }
 
+    /// What graphs have, and no high-water marks. All that they have is in use.
+    fn cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: Out<u64>) {
+        value.check()?;
+        let world = world()?;
+        let ordinal = world.device(device)?.ordinal;
+        match attribute {
+            0 | 2 => value.set(world.graphs.reserved_bytes(ordinal)),
+            1 | 3 => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
     fn cuGraphDestroy(graph: u64) {
         world()?.graphs.destroy(graph)
     }

@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 
-use millpond::driver::{DevicePtr, Driver, DriverPool, PoolAttribute, PoolProperties, Stream};
+use millpond::driver::{
+    CaptureState, DevicePtr, Driver, DriverPool, PoolAttribute, PoolProperties, Stream,
+};
 use millpond_sim::AllocationKind;
 
 use crate::code_number::{Answer, Code};
@@ -45,6 +47,9 @@ fn allocate(out: Out<u64>, bytes: usize, pool: Option<u64>, stream: u64, null: S
     let (device, stream) = current.stream(stream, null)?;
     // The stream is looked at first: it is the only one that can be an invalid handle.
     device.gpu.stream_id(stream)?;
+    if matches!(device.gpu.capture_state(stream)?, CaptureState::Active(_)) {
+        return out.set(current.world.graphs.allocate(device, bytes)?.0);
+    }
     let pool = match pool {
         Some(pool) => DriverPool(pool),
         None => device.current_pool()?,
@@ -66,6 +71,10 @@ entries! {
     fn cuMemFreeAsync / cuMemFreeAsync_ptsz(ptr: u64, stream: u64) {
         let current = current()?;
         let (device, stream) = current.stream(stream, NULL_STREAM)?;
+        // What a graph allocated it keeps.
+        if current.world.graphs.have(DevicePtr(ptr)) {
+            return Ok(());
+        }
         match current.world.allocation_at(ptr) {
             // Plain memory may be freed so, too: when the stream has come to it.
             Some((owner, memory)) if memory.kind == AllocationKind::Plain && memory.start.0 == ptr => {
