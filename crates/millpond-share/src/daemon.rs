@@ -8,6 +8,7 @@ mod descriptors;
 mod device;
 mod guest;
 mod host_memory;
+mod kept;
 mod log;
 mod metrics;
 mod peer;
@@ -30,6 +31,8 @@ use crate::protocol::DeviceId;
 use connection::Ended;
 use device::Device;
 use guest::{Guest, GuestNumber, Joined, Role};
+pub use kept::Given;
+use kept::Kept;
 use log::Log;
 use place::{Openness, Place};
 use reception::Desk;
@@ -60,8 +63,10 @@ pub enum Audience {
 pub struct Options {
     /// Where its sockets are.
     pub directory: PathBuf,
-    /// How devices are shared.
+    /// How devices are shared, but for what was set while the last daemon of that directory ran.
     pub settings: Settings,
+    /// What of the settings counts all the same.
+    pub given: Given,
     /// Who may share them.
     pub audience: Audience,
     /// Where Prometheus finds its figures; on the loopback only.
@@ -111,6 +116,8 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     _place: Place,
+    directory: PathBuf,
+    kept: Kept,
     clients: UnixListener,
     control: UnixListener,
     scrapes: Option<TcpListener>,
@@ -145,14 +152,20 @@ impl Daemon {
         };
         let (place, clients, control) = Place::take(&options.directory, openness)?;
         let scrapes = options.metrics_port.map(scrape::listen).transpose()?;
+        let (mut kept, wrong) = Kept::load(&options.directory);
+        kept.forget(options.given);
+        let log = Log::new();
+        wrong.into_iter().for_each(|wrong| log.say(wrong));
         Ok(Daemon {
             _place: place,
+            directory: options.directory,
             clients,
             control,
             scrapes,
             guests: BTreeMap::new(),
             devices: BTreeMap::new(),
-            settings: options.settings,
+            settings: kept.settings(options.settings),
+            kept,
             audience: options.audience,
             clients_per_process: options.clients_per_process.max(1),
             most_clients: descriptors::peers()
@@ -161,7 +174,7 @@ impl Daemon {
             next_guest: 1,
             start: Instant::now(),
             deaf_until: None,
-            log: Log::new(),
+            log,
         })
     }
 

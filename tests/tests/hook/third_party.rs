@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millpond_share::daemon::{Audience, Daemon, Options};
+use millpond_share::daemon::{Audience, Daemon, Given, Options};
 use millpond_share::policy::Settings;
 use millpond_tests::simcuda;
 
@@ -33,6 +33,7 @@ impl RealDaemon {
         let options = Options {
             directory: directory.clone(),
             settings,
+            given: Given::default(),
             audience,
             metrics_port: None,
             clients_per_process: 1,

@@ -88,6 +88,27 @@ fn set_changes_what_the_status_says() {
 }
 
 #[test]
+fn what_was_set_outlasts_a_daemon_that_is_killed() {
+    let mut ground = Ground::new("kept", 128, &["--prefetch", "all"]);
+    let mut running = start(&ground, &["--weight", "2"], "32", "100000");
+    let pid = running.pid();
+    wait_for(&ground, |status| client(status, pid).map(drop));
+    let pid_text = pid.to_string();
+    for arguments in
+        [&["quantum", "7s"][..], &["weight", "5", "--pid", &pid_text], &["prefetch", "off"]]
+    {
+        assert!(set(&ground, arguments).status.success());
+    }
+    ground.kill_daemon();
+    ground.start_daemon();
+    let status = wait_for(&ground, |status| client(status, pid).map(|_| status.clone()));
+    assert_eq!(status["devices"][0]["quantum_ms"], 7000);
+    assert_eq!(client(&status, pid).unwrap()["weight"], 5);
+    assert!(running.is_alive());
+    running.kill();
+}
+
+#[test]
 fn programs_that_map_memory_themselves_finish_with_turns_off_and_with_nothing_prefetched() {
     for (name, arguments) in [("off", &["off"][..]), ("unfetched", &["prefetch", "off"])] {
         let ground = Ground::new(name, 128, &["--quantum", "150ms"]);

@@ -70,12 +70,12 @@ impl Place {
 pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// How long a turn is
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30s")]
-    pub(crate) quantum: Duration,
-    /// What is brought to the device before a program's work goes on
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = PrefetchOption::WorkingSet)]
-    pub(crate) prefetch: PrefetchOption,
+    /// How long a turn is; without it, as it was last set, or 30s
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) quantum: Option<Duration>,
+    /// What is brought to the device before a program's work goes on; without it, as it was last set, or working-set
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub(crate) prefetch: Option<PrefetchOption>,
     /// How long a program may take to give up the device before it is warned, and again before it is dealt with
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "10s")]
     pub(crate) grace: Duration,

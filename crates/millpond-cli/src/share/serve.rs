@@ -4,28 +4,30 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
-use millpond_share::daemon::{Audience, Daemon, ONE_CLIENT, Options};
+use millpond_share::daemon::{Audience, Daemon, Given, ONE_CLIENT, Options};
 use millpond_share::policy::{Settings, WhenStuck};
 
 use super::options::{ServeOptions, WhenStuckOption};
 
 pub(crate) fn run(options: &ServeOptions) -> Result<()> {
     let directory = options.place.own_directory();
+    let usual = Settings::default();
     let daemon = Daemon::bind(Options {
         directory: directory.clone(),
         settings: Settings {
-            quantum: options.quantum,
+            quantum: options.quantum.unwrap_or(usual.quantum),
             grace: options.grace,
             when_stuck: match options.when_stuck {
                 WhenStuckOption::Revoke => WhenStuck::Revoke,
                 WhenStuckOption::End => WhenStuck::End,
             },
             idle: options.idle,
-            prefetch: options.prefetch.into(),
+            prefetch: options.prefetch.map_or(usual.prefetch, Into::into),
             turns: true,
             stretches: true,
             reserve_bytes: options.reserve.0,
         },
+        given: Given { quantum: options.quantum.is_some(), prefetch: options.prefetch.is_some() },
         audience: if options.everyone { Audience::Everyone } else { Audience::Owner },
         metrics_port: options.metrics,
         clients_per_process: ONE_CLIENT,

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use super::Daemon;
 use super::connection::Ended;
-use super::guest::{GuestNumber, Role};
+use super::guest::{Guest, GuestNumber, Role};
 use crate::control::{Answer, CONTROL_PROTOCOL, Request, Setting, Status, Versioned, Whom};
 use crate::policy::Event;
 use crate::protocol::DeviceId;
 
 /// Turns shorter than this would be nothing but switches.
-const LEAST_QUANTUM_MS: u64 = 10;
-const MOST_QUANTUM_MS: u64 = 24 * 3_600_000;
+pub(super) const LEAST_QUANTUM_MS: u64 = 10;
+pub(super) const MOST_QUANTUM_MS: u64 = 24 * 3_600_000;
 
 impl Daemon {
     pub(super) fn serve_control(&mut self, number: GuestNumber) -> Result<(), Ended> {
@@ -56,6 +56,8 @@ impl Daemon {
     fn set(&mut self, setting: Setting) -> Result<(), String> {
         let all: Vec<DeviceId> = self.devices.keys().copied().collect();
         let mut concerned = all.clone();
+        let mut clients = Vec::new();
+        let mut only = None;
         match &setting {
             Setting::Quantum { quantum_ms, .. }
                 if !(LEAST_QUANTUM_MS..=MOST_QUANTUM_MS).contains(quantum_ms) =>
@@ -67,6 +69,7 @@ impl Daemon {
                     format!("there is no device {index}: `millpond share status` lists them from 0")
                 })?;
                 concerned = vec![*device];
+                only = Some(*device);
             }
             Setting::Quantum { device: None, quantum_ms } => {
                 self.settings.quantum = Duration::from_millis(*quantum_ms);
@@ -75,7 +78,7 @@ impl Daemon {
             Setting::Weight(whom, _)
             | Setting::Priority(whom, _)
             | Setting::MemoryLimit(whom, _) => {
-                self.find(*whom)?;
+                clients = self.find(*whom)?;
             }
             Setting::Prefetch(prefetch) => self.settings.prefetch = *prefetch,
             Setting::Turns(on) => self.settings.turns = *on,
@@ -83,15 +86,27 @@ impl Daemon {
         for device in concerned {
             self.happened(device, Event::Set(setting.clone()));
         }
+        self.kept.note(&setting, only, &clients);
+        // It holds for this daemon at least.
+        if let Err(error) = self.kept.store(&self.directory) {
+            self.log.say(format!("what was set cannot be kept for the next daemon: {error}"));
+        }
         Ok(())
     }
 
-    fn find(&self, whom: Whom) -> Result<(), String> {
-        let Whom::Process(pid) = whom else { return Ok(()) };
-        let clients = self.guests.values().filter(|guest| guest.is_client());
-        match clients.filter_map(|guest| guest.pid()).any(|known| known == pid) {
-            true => Ok(()),
-            false => Err(format!("process {pid} is no client: `millpond share status` lists them")),
+    /// Whom a setting is for, by the numbers that they have drawn.
+    fn find(&self, whom: Whom) -> Result<Vec<u64>, String> {
+        let is_meant = |guest: &&Guest| match whom {
+            Whom::Process(pid) => guest.pid() == Some(pid),
+            Whom::Everyone => true,
+        };
+        let meant = self.guests.values().filter(is_meant);
+        let found: Vec<u64> = meant.filter_map(|guest| Some(guest.joined()?.instance)).collect();
+        match whom {
+            Whom::Process(pid) if found.is_empty() => {
+                Err(format!("process {pid} is no client: `millpond share status` lists them"))
+            }
+            _ => Ok(found),
         }
     }
 }

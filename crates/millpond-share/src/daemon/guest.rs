@@ -44,10 +44,6 @@ impl Guest {
         self.peer.as_ref().map(|peer| peer.pid)
     }
 
-    pub(super) fn is_client(&self) -> bool {
-        self.joined().is_some()
-    }
-
     /// What it has said hello for.
     pub(super) fn joined(&self) -> Option<Joined> {
         match self.role {

@@ -185,13 +185,14 @@ impl Daemon {
             );
             return self.turn_away(number, reason);
         }
-        let Some(hello) = guest.connection.take::<Hello>()? else { return Ok(()) };
+        let Some(mut hello) = guest.connection.take::<Hello>()? else { return Ok(()) };
         if let Some(reason) = self.objection(number, &hello) {
             return self.turn_away(number, reason);
         }
         let joined = Joined { device: hello.device, instance: hello.instance };
         self.replace_earlier_selves(number, joined);
-        let settings = self.settings.clone();
+        self.kept.correct(&mut hello);
+        let settings = self.kept.settings_of(hello.device, self.settings.clone());
         let device = self.devices.entry(hello.device);
         device.or_insert_with(|| Device { policy: Policy::new(settings) });
         let Some(guest) = self.guests.get_mut(&number) else { return Ok(()) };

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use millpond_share::control::{Answer, AskError, DeviceStatus, Line, Mode, Setting, State, Whom};
+use millpond_share::daemon::Given;
 use millpond_share::policy::Settings;
 use millpond_share::protocol::{DeviceId, Hello, Prefetch, ToClient, ToDaemon};
 
@@ -78,6 +79,66 @@ fn limits_and_prefetch_reach_the_client() {
     assert_eq!(stand.set(Setting::Weight(whom, 3)), Answer::Done);
     assert_eq!(stand.device().clients[0].weight, 3);
     assert_eq!(stand.device().clients[0].memory_limit_bytes, Some(150));
+}
+
+#[test]
+fn what_was_set_outlasts_the_daemon() {
+    let mut stand = Stand::new(settings());
+    let device = DeviceId([9; 16]);
+    let others = Hello { device, ..hello() };
+    let whose = hello();
+    let come = |stand: &Stand| [stand.program().joined(&whose), stand.program().joined(&others)];
+    let programs = come(&stand);
+    for setting in [
+        Setting::Quantum { device: None, quantum_ms: 1234 },
+        Setting::Quantum { device: Some(1), quantum_ms: 77 },
+        Setting::Prefetch(Prefetch::All),
+        Setting::Turns(false),
+        Setting::Weight(Whom::Everyone, 4),
+        Setting::Priority(Whom::Process(std::process::id()), -3),
+        Setting::MemoryLimit(Whom::Everyone, Some(300)),
+    ] {
+        assert_eq!(stand.set(setting), Answer::Done);
+    }
+    let look = |stand: &Stand| {
+        let devices = stand.status().devices;
+        let of = |device: &DeviceStatus| {
+            let client = &device.clients[0];
+            let set = (client.weight, client.priority, client.memory_limit_bytes);
+            (device.quantum_ms, device.mode, set)
+        };
+        devices.iter().map(of).collect::<Vec<_>>()
+    };
+    let before = look(&stand);
+    let set = (4, -3, Some(300));
+    assert_eq!(before, [(1234, Mode::Off, set), (77, Mode::Off, set)]);
+    for _ in 0..2 {
+        stand.stop();
+        stand.start();
+        let mut again = come(&stand);
+        assert_eq!(look(&stand), before);
+        again[0].say(ToDaemon::Claim { bytes: 301, cgroup_room: None });
+        again[0].expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
+    }
+    drop(programs);
+    // What the next one is given counts more; and another program is another.
+    stand.stop();
+    stand.given = Given { quantum: true, prefetch: false };
+    stand.start();
+    let mut program = stand.program();
+    program.send(&hello());
+    match program.hear() {
+        ToClient::Welcome { prefetch: Prefetch::All, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    let device = stand.device();
+    assert_eq!((device.quantum_ms, device.clients[0].weight), (50, 1));
+    // What cannot be read is no reason not to serve.
+    stand.stop();
+    std::fs::write(stand.socket_directory().join("settings"), "nonsense").unwrap();
+    stand.start();
+    let _program = stand.program().joined(&hello());
+    assert_eq!(stand.device().mode, Mode::Together);
 }
 
 #[test]

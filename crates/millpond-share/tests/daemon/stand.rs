@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millpond_share::control::{Answer, DeviceStatus, Line, Request, Setting, Status};
-use millpond_share::daemon::{Audience, Daemon, DaemonError, Options};
+use millpond_share::daemon::{Audience, Daemon, DaemonError, Given, Options};
 use millpond_share::policy::Settings;
 use tempfile::TempDir;
 
@@ -27,6 +27,7 @@ pub(crate) struct Stand {
     running: Option<(UnixStream, JoinHandle<Result<(), DaemonError>>)>,
     settings: Settings,
     pub(crate) clients_per_process: usize,
+    pub(crate) given: Given,
 }
 
 impl Stand {
@@ -37,6 +38,7 @@ impl Stand {
             settings,
             // One process plays all the programs.
             clients_per_process: 64,
+            given: Given::default(),
         };
         stand.start();
         stand
@@ -46,7 +48,7 @@ impl Stand {
         self.directory.path()
     }
 
-    fn socket_directory(&self) -> PathBuf {
+    pub(crate) fn socket_directory(&self) -> PathBuf {
         self.path().join("share")
     }
 
@@ -54,6 +56,7 @@ impl Stand {
         Options {
             directory: self.socket_directory(),
             settings: self.settings.clone(),
+            given: self.given,
             audience: Audience::Owner,
             metrics_port: None,
             clients_per_process: self.clients_per_process,
