@@ -2,6 +2,7 @@
 
 mod candidates;
 mod contest;
+mod merit;
 mod paste;
 mod report;
 
@@ -28,7 +29,8 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
     };
     let candidates = candidates::for_job_of(recorder)?;
     let progress = progress_bar(candidates.len() + FINALISTS);
-    let contest = contest::hold(&bench, &recorded.program, candidates, &progress)?;
+    let is_limited = options.bench.capacity.is_some();
+    let contest = contest::hold(&bench, &recorded.program, candidates, is_limited, &progress)?;
     progress.finish_and_clear();
     let report = Report::new(&recorded, device, &bench, &contest);
     if !options.json.write(&report)? {

@@ -1,4 +1,6 @@
 //! Which candidates are best for a recorded job, and how they do on what they were not chosen by.
+//!
+//! Nothing here is measured on the host: what is recommended must be the same each time.
 
 use anyhow::Result;
 use indicatif::ProgressBar;
@@ -6,6 +8,7 @@ use millpond::Stack;
 use millpond::replay::{Bench, Program, Replayed};
 
 use super::candidates::USUAL;
+use super::merit::{Merit, by_merit, is_near};
 use crate::interrupt;
 use crate::replay::bench::smallest_bytes;
 
@@ -20,7 +23,9 @@ pub(crate) struct Finalist {
     pub(crate) min_capacity_bytes: Option<u64>,
     /// On the half by which it was not chosen; `None` if it ran out there.
     pub(crate) held_out: Option<Replayed>,
-    /// Its place among the finalists on that half, from 1.
+    /// The smallest device for that half. Looked for only where memory is short.
+    held_out_device_bytes: Option<u64>,
+    /// Its place among the finalists on that half, from 1. Who is near another one shares its place.
     pub(crate) held_out_place: usize,
     /// On the half by which it was chosen, and on the other: infinite if it ran out there.
     costs: [f64; 2],
@@ -30,6 +35,8 @@ pub(crate) struct Finalist {
 pub(crate) struct Contest {
     /// The best first.
     pub(crate) finalists: Vec<Finalist>,
+    /// Whether the smallest device decides before time and memory do.
+    pub(crate) is_short: bool,
     /// What PyTorch does by default, on the whole trace and on the half that was held out. `None`: interrupted before.
     pub(crate) usual: Option<Replayed>,
     pub(crate) usual_held_out: Option<Replayed>,
@@ -41,90 +48,225 @@ pub(crate) struct Contest {
     pub(crate) interrupted: bool,
 }
 
+/// What the contest is about.
+struct Ground<'a> {
+    bench: &'a Bench,
+    program: &'a Program,
+    first: Program,
+    second: Program,
+    /// How long the job is taken to go on, in seconds.
+    job_seconds: f64,
+    is_short: bool,
+}
+
+/// A candidate that came to the end of the first half.
+struct Candidate {
+    stack: Stack,
+    merit: Merit,
+}
+
 /// Chooses by the first half of a program, looks at those chosen on the second half and on the whole, and puts them in order by both
-/// halves.
+/// halves. Where memory is short, by the smallest device that they need.
+///
+/// It is short if `is_limited`, if it ran out when it was recorded, or if PyTorch's defaults run out.
 pub(crate) fn hold(
     bench: &Bench,
     program: &Program,
     candidates: Vec<Stack>,
+    is_limited: bool,
     progress: &ProgressBar,
 ) -> Result<Contest> {
     let duration_us = duration_us(program)?;
     let [first, second] = program.halves()?;
     let mut contest = Contest {
         finalists: Vec::new(),
+        is_short: is_limited || !program.failed_requests().is_empty(),
         usual: None,
         usual_held_out: None,
         ran_out: Vec::new(),
         duration_us,
-        interrupted: false,
+        interrupted: interrupt::is_requested(),
     };
-    let mut chosen = Vec::new();
-    let mut seen = Vec::new();
-    for stack in candidates {
-        if interrupt::is_requested() {
-            contest.interrupted = true;
-            return Ok(contest);
-        }
-        progress.set_message(stack.to_string());
-        let replayed = judged(bench, &stack, &first)?;
-        let outcome = &replayed.outcome;
-        // A setting that changed nothing is none.
-        let did = (resource_of(&stack), outcome.peak_reserved_bytes, outcome.driver_calls);
-        match outcome.stopped {
-            None if seen.contains(&did) => {}
-            None => {
-                seen.push(did);
-                let reserved_bytes = outcome.peak_reserved_bytes;
-                chosen.push((cost(&replayed, duration_us / 2, reserved_bytes), stack));
-            }
-            Some(_) => contest.ran_out.push(stack.to_string()),
-        }
-        progress.inc(1);
+    if contest.interrupted {
+        return Ok(contest);
     }
-    chosen.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    let mut finalists = Vec::new();
-    // Who runs out later than in the first half makes room for the next.
-    for (first_cost, stack) in chosen {
-        let fit = finalists.iter().filter(|finalist: &&Finalist| has_finished(&finalist.whole));
-        if fit.count() == FINALISTS || interrupt::is_requested() {
-            break;
-        }
-        progress.set_message(stack.to_string());
-        let held_out = judged(bench, &stack, &second)?;
-        let held_out = has_finished(&held_out).then_some(held_out);
-        let whole = judged(bench, &stack, program)?;
-        // By itself the second half begins with an allocator that has to grow again. The job's does not: what allocating takes in
-        // that half the whole trace tells.
-        let second_cost = held_out.as_ref().map_or(f64::INFINITY, |held_out| {
-            cost(&whole, duration_us, held_out.outcome.peak_reserved_bytes)
-        });
-        finalists.push(Finalist {
-            whole,
-            stack,
-            min_capacity_bytes: None,
-            held_out,
-            held_out_place: 0,
-            costs: [first_cost, second_cost],
-        });
-        progress.inc(1);
-    }
-    finalists.sort_by_key(|finalist| !has_finished(&finalist.whole));
-    let others = finalists.split_off(finalists.len().min(FINALISTS));
-    contest.ran_out.extend(others.iter().map(|finalist| finalist.stack.to_string()));
-    for finalist in &mut finalists {
-        let Finalist { stack, whole, .. } = &*finalist;
-        finalist.min_capacity_bytes = smallest_bytes(bench, stack, program, whole)?;
-    }
-    if !interrupt::is_requested() {
-        let usual: Stack = USUAL.parse()?;
-        contest.usual = Some(judged(bench, &usual, program)?);
-        contest.usual_held_out = Some(judged(bench, &usual, &second)?);
-    }
-    place_by_held_out(&mut finalists);
-    contest.finalists = in_order(finalists);
+    let usual: Stack = USUAL.parse()?;
+    let replayed = judged(bench, &usual, program)?;
+    contest.is_short |= !has_finished(&replayed);
+    contest.usual = Some(replayed);
+    contest.usual_held_out = Some(judged(bench, &usual, &second)?);
+    let is_short = contest.is_short;
+    let job_seconds = job_seconds(duration_us, program);
+    let ground = Ground { bench, program, first, second, job_seconds, is_short };
+    let chosen = ground.choose(candidates, &mut contest, progress)?;
+    let finalists = ground.look_closely(chosen, &mut contest, progress)?;
+    contest.finalists = ground.in_order(finalists);
     contest.interrupted = interrupt::is_requested();
     Ok(contest)
+}
+
+impl Ground<'_> {
+    /// Those that come to the end of the first half, the best first.
+    fn choose(
+        &self,
+        candidates: Vec<Stack>,
+        contest: &mut Contest,
+        progress: &ProgressBar,
+    ) -> Result<Vec<Candidate>> {
+        let mut finished = Vec::new();
+        let mut seen = Vec::new();
+        for stack in candidates {
+            if interrupt::is_requested() {
+                break;
+            }
+            progress.set_message(stack.to_string());
+            let replayed = judged(self.bench, &stack, &self.first)?;
+            let device_bytes = self.device_bytes(&stack, &self.first, &replayed)?;
+            let outcome = &replayed.outcome;
+            let reserved_bytes = outcome.peak_reserved_bytes;
+            // A setting that changed nothing is none.
+            let did = (resource_of(&stack), reserved_bytes, outcome.driver_calls, device_bytes);
+            match outcome.stopped {
+                None if seen.contains(&did) => {}
+                None => {
+                    seen.push(did);
+                    let seconds = self.job_seconds / 4.0 + replayed.modelled_late.as_secs_f64();
+                    let cost = seconds * reserved_bytes as f64;
+                    let merit =
+                        Merit { seconds, reserved_bytes, device_bytes, cost, ..Merit::default() };
+                    finished.push(Candidate { stack, merit });
+                }
+                Some(_) => contest.ran_out.push(stack.to_string()),
+            }
+            progress.inc(1);
+        }
+        let order = by_merit(&finished.iter().map(|one| one.merit).collect::<Vec<_>>());
+        let mut finished: Vec<_> = finished.into_iter().map(Some).collect();
+        Ok(order.into_iter().filter_map(|place| finished[place].take()).collect())
+    }
+
+    /// The first of these on the other half, and on the whole. Who runs out later than in the first half makes room for the next.
+    fn look_closely(
+        &self,
+        chosen: Vec<Candidate>,
+        contest: &mut Contest,
+        progress: &ProgressBar,
+    ) -> Result<Vec<Finalist>> {
+        let mut finalists: Vec<Finalist> = Vec::new();
+        for Candidate { stack, merit } in chosen {
+            let fit = finalists.iter().filter(|finalist| has_finished(&finalist.whole)).count();
+            // Where memory is short, whatever is recommended has to be held against PyTorch's defaults.
+            let is_wanted = fit < FINALISTS || self.is_short && stack.to_string() == USUAL;
+            if interrupt::is_requested() {
+                break;
+            }
+            if !is_wanted {
+                continue;
+            }
+            progress.set_message(stack.to_string());
+            let held_out = judged(self.bench, &stack, &self.second)?;
+            let held_out_device_bytes = self.device_bytes(&stack, &self.second, &held_out)?;
+            let held_out = has_finished(&held_out).then_some(held_out);
+            let whole = judged(self.bench, &stack, self.program)?;
+            // By itself the second half begins with an allocator that has to grow again. The job's does not: what allocating takes in
+            // that half the whole trace tells.
+            let second_cost = held_out.as_ref().map_or(f64::INFINITY, |held_out| {
+                self.seconds(&whole) * held_out.outcome.peak_reserved_bytes as f64
+            });
+            let finalist = Finalist {
+                min_capacity_bytes: smallest_bytes(self.bench, &stack, self.program, &whole)?,
+                whole,
+                stack,
+                held_out,
+                held_out_device_bytes,
+                held_out_place: 0,
+                costs: [merit.cost, second_cost],
+            };
+            // Also one that made a difference in the first half only is no other setting.
+            let is_another = |other: &Finalist| {
+                resource_of(&other.stack) != resource_of(&finalist.stack)
+                    || figures(other) != figures(&finalist)
+            };
+            if finalists.iter().all(is_another) {
+                finalists.push(finalist);
+                progress.inc(1);
+            }
+        }
+        finalists.sort_by_key(|finalist| !has_finished(&finalist.whole));
+        let most = FINALISTS.max(finalists.iter().filter(|one| has_finished(&one.whole)).count());
+        let others = finalists.split_off(finalists.len().min(most));
+        contest.ran_out.extend(others.iter().map(|finalist| finalist.stack.to_string()));
+        Ok(finalists)
+    }
+
+    /// The best first, and behind those that ran out nowhere the others. Whom another one beats in every modelled figure that is shown
+    /// comes after that one.
+    fn in_order(&self, mut finalists: Vec<Finalist>) -> Vec<Finalist> {
+        let held_out: Vec<Merit> = finalists.iter().map(|one| self.held_out_merit(one)).collect();
+        let quick: Vec<Merit> = Merit::quick(&held_out).copied().collect();
+        let usual = finalists.iter().find(|finalist| finalist.stack.to_string() == USUAL);
+        let usual_bytes = usual.and_then(|usual| usual.min_capacity_bytes);
+        let merits: Vec<Merit> = finalists
+            .iter()
+            .zip(&held_out)
+            .map(|(finalist, held_out)| Merit {
+                has_run_out: !has_finished(&finalist.whole),
+                is_refuted: !quick.iter().all(|other| is_near(held_out, other)),
+                is_worse_than_usual: self.is_short
+                    && usual_bytes.zip(finalist.min_capacity_bytes).is_some_and(|(u, own)| own > u),
+                seconds: self.seconds(&finalist.whole),
+                reserved_bytes: finalist.whole.outcome.peak_reserved_bytes,
+                device_bytes: finalist.min_capacity_bytes.filter(|_| self.is_short),
+                // The geometric mean of the two.
+                cost: (finalist.costs[0] * finalist.costs[1]).sqrt(),
+            })
+            .collect();
+        for (finalist, own) in finalists.iter_mut().zip(&held_out) {
+            let before = held_out.iter().filter(|other| other.is_clearly_before(own));
+            finalist.held_out_place = 1 + before.count();
+        }
+        let mut left: Vec<_> = finalists.into_iter().map(Some).collect();
+        let mut finalists: Vec<_> =
+            by_merit(&merits).into_iter().filter_map(|place| left[place].take()).collect();
+        let mut ordered = Vec::new();
+        while !finalists.is_empty() {
+            let is_unbeaten = |one: &Finalist| !finalists.iter().any(|other| beats(other, one));
+            // Nobody beats whoever beats the most, so there is one.
+            let next = finalists.iter().position(is_unbeaten).unwrap_or(0);
+            ordered.push(finalists.remove(next));
+        }
+        ordered
+    }
+
+    fn held_out_merit(&self, finalist: &Finalist) -> Merit {
+        let reserved = finalist.held_out.as_ref().map(|held| held.outcome.peak_reserved_bytes);
+        Merit {
+            has_run_out: reserved.is_none(),
+            seconds: self.seconds(&finalist.whole),
+            reserved_bytes: reserved.unwrap_or(u64::MAX),
+            device_bytes: finalist.held_out_device_bytes,
+            cost: finalist.costs[1],
+            ..Merit::default()
+        }
+    }
+
+    /// The smallest device for a part of the program. Looked for only where memory is short.
+    fn device_bytes(
+        &self,
+        stack: &Stack,
+        program: &Program,
+        replayed: &Replayed,
+    ) -> Result<Option<u64>> {
+        match self.is_short && has_finished(replayed) {
+            true => smallest_bytes(self.bench, stack, program, replayed),
+            false => Ok(None),
+        }
+    }
+
+    /// The time of the later half of the job, with what allocating takes in it.
+    fn seconds(&self, whole: &Replayed) -> f64 {
+        self.job_seconds / 2.0 + whole.modelled_late.as_secs_f64()
+    }
 }
 
 /// A replay. It has run out also if it has no room for what failed when it was recorded; its figures are without that.
@@ -141,61 +283,38 @@ pub(crate) fn has_finished(replayed: &Replayed) -> bool {
     replayed.outcome.stopped.is_none()
 }
 
-fn place_by_held_out(finalists: &mut [Finalist]) {
-    let costs: Vec<f64> = finalists.iter().map(|finalist| finalist.costs[1]).collect();
-    for (finalist, own) in finalists.iter_mut().zip(&costs) {
-        finalist.held_out_place = 1 + costs.iter().filter(|other| *other < own).count();
-    }
-}
-
-/// The least cost on both halves first, behind those that ran out nowhere the others. Whom another one beats in every figure that is
-/// shown comes after that one, whatever the halves say.
-fn in_order(mut finalists: Vec<Finalist>) -> Vec<Finalist> {
-    // The geometric mean of the two grows as their product does.
-    let key = |one: &Finalist| (!has_finished(&one.whole), (one.costs[0] * one.costs[1]).sqrt());
-    finalists.sort_by(|one, other| {
-        let ((one_out, one), (other_out, other)) = (key(one), key(other));
-        one_out.cmp(&other_out).then(one.total_cmp(&other))
-    });
-    let mut ordered = Vec::new();
-    while !finalists.is_empty() {
-        let is_unbeaten = |one: &Finalist| !finalists.iter().any(|other| beats(other, one));
-        // Nobody beats whoever beats the most, so there is one.
-        let next = finalists.iter().position(is_unbeaten).unwrap_or(0);
-        ordered.push(finalists.remove(next));
-    }
-    ordered
-}
-
-/// Whether it is as good in every figure that is shown, and better in one.
+/// Whether it is as good in every modelled figure that is shown, and better in one.
 fn beats(one: &Finalist, other: &Finalist) -> bool {
-    let figures = |finalist: &Finalist| {
-        let Finalist { whole, held_out, min_capacity_bytes, .. } = finalist;
-        let bytes = |bytes: Option<u64>| bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
-        [
-            f64::from(u8::from(!has_finished(whole))),
-            whole.outcome.peak_reserved_bytes as f64,
-            bytes(held_out.as_ref().map(|replayed| replayed.outcome.peak_reserved_bytes)),
-            bytes(*min_capacity_bytes),
-            whole.outcome.ns_per_operation(),
-            whole.modelled.as_secs_f64(),
-            whole.modelled_late.as_secs_f64(),
-        ]
-    };
     let (one, other) = (figures(one), figures(other));
     one.iter().zip(&other).all(|(one, other)| one <= other) && one != other
 }
 
-/// The time of the later half of a job, with what allocating takes in it, times the memory that it holds. Jobs go on for long, and
-/// have grown soon.
-fn cost(replayed: &Replayed, duration_us: u64, reserved_bytes: u64) -> f64 {
-    let job = duration_us as f64 * 0.5e-6 + late_seconds(replayed);
-    job * reserved_bytes as f64
+/// Every figure that is shown, but for what was measured on the host.
+fn figures(finalist: &Finalist) -> [f64; 6] {
+    let Finalist { whole, held_out, min_capacity_bytes, .. } = finalist;
+    let bytes = |bytes: Option<u64>| bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
+    [
+        f64::from(u8::from(!has_finished(whole))),
+        whole.outcome.peak_reserved_bytes as f64,
+        bytes(held_out.as_ref().map(|replayed| replayed.outcome.peak_reserved_bytes)),
+        bytes(*min_capacity_bytes),
+        whole.modelled.as_secs_f64(),
+        whole.modelled_late.as_secs_f64(),
+    ]
 }
 
 /// What allocating takes in the later half: measured on the host and modelled in the driver.
 pub(crate) fn late_seconds(replayed: &Replayed) -> f64 {
     (replayed.outcome.host_time / 2 + replayed.modelled_late).as_secs_f64()
+}
+
+/// How long the job took. Where no clock was, each event is taken to be as short as in the busiest of the recorded jobs we have.
+fn job_seconds(duration_us: u64, program: &Program) -> f64 {
+    const EVENT_SECONDS: f64 = 25e-6;
+    match duration_us {
+        0 => program.events() as f64 * EVENT_SECONDS,
+        known => known as f64 * 1e-6,
+    }
 }
 
 /// From the first recorded time to the last; 0 where no clock was.

@@ -25,6 +25,8 @@ pub(crate) struct Report {
     recorded_peak_reserved_bytes: u64,
     /// What savings are reckoned from: what was recorded, or else what PyTorch's defaults reserve.
     compared_with: &'static str,
+    /// What decides what is best: `device`, the smallest that it fits in, where memory is short, or else `cost`, time × memory.
+    ranked_by: &'static str,
     /// Memory that ran out already when it was recorded.
     recorded_oom: Option<RecordedOom>,
     /// What a device has to have at least: what was live at the most, with what failed when it was recorded.
@@ -120,6 +122,7 @@ impl Report {
             peak_live_bytes: recorded.program.peak_live_bytes(),
             recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
             compared_with,
+            ranked_by: if contest.is_short { "device" } else { "cost" },
             recorded_oom: RecordedOom::of(&recorded.program),
             least_bytes: recorded.program.with_failed_requests().peak_live_bytes(),
             interrupted: contest.interrupted,
@@ -202,9 +205,16 @@ impl Report {
     fn print_legend(&self) -> Result<()> {
         let is_measured = self.ranking.iter().any(|ranked| ranked.measured_ms.is_some());
         print(&format!(
-            "\nThe best first: least job time × memory reserved, once it has grown. These were chosen by the first half of the events, and their order is by both halves.\n\
+            "\nThe best first: {}\n\
+             These were chosen by the first half of the events; who is more than 5 % behind the best on the other half is not recommended over one that is not.\n\
              HELD OUT: the ratio on the other half. FITS IN: MiB of the smallest device. NS/OP: host time of an allocation or free, measured. MS: in the driver, {};\n\
-             LATE MS: in the later half of the events. SAVES: to what was reserved {}, and of host and driver in the later half to PyTorch's defaults.\n",
+             LATE MS: in the later half of the events, without growing, which is paid once. SAVES: to what was reserved {}, and of host and driver in the later half to PyTorch's defaults.\n",
+            match self.ranked_by {
+                "device" =>
+                    "the smallest device, since memory is short; to half a percent, then least job time × memory reserved. Who makes the job a tenth longer comes last.",
+                _ =>
+                    "least job time × memory reserved, once it has grown; to a percent, then least memory.",
+            },
             if is_measured { "measured" } else { "modelled" },
             match self.compared_with {
                 "torch" => "by PyTorch's defaults",

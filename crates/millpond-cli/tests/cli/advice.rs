@@ -63,6 +63,48 @@ fn nothing_is_recommended_that_another_one_beats_everywhere() {
     }
 }
 
+/// The beginning of a job that then runs out: allocators still grow in all of it, which must not decide.
+fn short_log_with_an_oom(name: &str, events: usize) -> String {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    stdout(&millpond(&["convert", TRACE, path.to_str().unwrap()]));
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let mut log: Vec<&str> = whole.lines().take(events + 1).collect();
+    let mut last: Vec<&str> = log.last().unwrap().split(',').collect();
+    let size = (900 << 20).to_string();
+    (last[2], last[3], last[4]) = ("allocate failure", "(nil)", &size);
+    let last = last.join(",");
+    log.push(&last);
+    std::fs::write(&path, log.join("\n") + "\n").unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn where_memory_ran_out_the_smallest_device_comes_first_each_time() {
+    for events in [400, 1500] {
+        let log = short_log_with_an_oom(&format!("short-{events}.csv"), events);
+        let report = json(&["recommend", &log]);
+        assert_eq!(report["ranked_by"], "device");
+        let ranking = report["ranking"].as_array().unwrap();
+        let device = |ranked: &Value| ranked["min_capacity_bytes"].as_f64().unwrap();
+        let torch = ranking.iter().find(|ranked| ranked["stack"] == "torch").unwrap();
+        assert!(device(&ranking[0]) <= device(torch), "{ranking:?}");
+        // The job takes some 25 µs an event.
+        let is_quick = |ranked: &&Value| {
+            ranked["modelled_late_ms"].as_f64().unwrap() < 0.05 * 25e-3 * events as f64
+        };
+        for other in ranking.iter().filter(is_quick) {
+            // The search is as exact as this.
+            assert!(device(&ranking[0]) <= device(other) * 1.005, "{other} {}", ranking[0]);
+        }
+        let stacks = |report: &Value| -> Vec<String> {
+            let ranking = report["ranking"].as_array().unwrap();
+            ranking.iter().map(|ranked| ranked["stack"].to_string()).collect()
+        };
+        assert_eq!(stacks(&json(&["recommend", &log])), stacks(&report));
+    }
+    assert_eq!(json(&["recommend", TRACE])["ranked_by"], "cost");
+}
+
 /// Who died reserved little until then, and saves nothing by it.
 #[test]
 fn nothing_is_saved_by_running_out_or_over_who_ran_out() {

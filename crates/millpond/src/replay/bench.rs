@@ -60,7 +60,7 @@ pub struct Replayed {
     pub cross_stream_waits: Option<u64>,
     /// Host time of the driver's calls. Modelled as the profile has it, or on a real device measured.
     pub modelled: Duration,
-    /// The same from the middle of the events on: when an allocator has grown to what the job needs.
+    /// The same from the middle of the events on, without what it took to grow: what allocating costs for as long as the job goes on.
     pub modelled_late: Duration,
     /// What the whole replay took here. Measured.
     pub took: Duration,
@@ -191,7 +191,7 @@ impl Bench {
         let rig = Rig::of(driver, stack, program)?;
         let mut late = Late::of(program);
         let event_passes = || {
-            late.step(|| stage.call_time());
+            late.step(&rig, || stage.call_time());
             stage.advance(TICK);
         };
         let begin = Instant::now();
@@ -212,7 +212,7 @@ impl Bench {
             cross_stream_waits: stage.calls(Call::WaitEvent),
             modelled: stage.call_time().saturating_sub(stage.stream_time()),
             took,
-            modelled_late: stage.call_time().saturating_sub(late.begun.unwrap_or_default()),
+            modelled_late: late.end(&rig, || stage.call_time()),
             addresses,
         })
     }
@@ -257,22 +257,52 @@ impl std::fmt::Debug for Bench {
     }
 }
 
-/// Notices when the later half of a program begins.
+/// Adds up the driver's time in the later half of a program. Steps after which more was reserved than ever before are left out: growing
+/// is paid once, however long the job goes on.
 struct Late {
     steps_before: u64,
-    begun: Option<Duration>,
+    calls_seen: u64,
+    /// The driver's time when the last call was seen.
+    time_seen: Duration,
+    most_reserved_bytes: usize,
+    spent: Duration,
 }
 
 impl Late {
     fn of(program: &Program) -> Late {
-        Late { steps_before: program.step_count() / 2, begun: None }
+        Late {
+            // What a step did is seen when the next one comes.
+            steps_before: program.step_count() / 2 + 1,
+            calls_seen: 0,
+            time_seen: Duration::ZERO,
+            most_reserved_bytes: 0,
+            spent: Duration::ZERO,
+        }
     }
 
-    fn step(&mut self, now: impl FnOnce() -> Duration) {
-        match self.steps_before.checked_sub(1) {
-            Some(left) => self.steps_before = left,
-            None if self.begun.is_none() => self.begun = Some(now()),
-            None => {}
+    /// To be called before each step.
+    fn step(&mut self, rig: &Rig, now: impl FnOnce() -> Duration) {
+        self.look(rig, now);
+        self.steps_before = self.steps_before.saturating_sub(1);
+    }
+
+    fn end(mut self, rig: &Rig, now: impl FnOnce() -> Duration) -> Duration {
+        self.look(rig, now);
+        self.spent
+    }
+
+    /// Looks at what the step before has done. The clock is asked only where it called the driver.
+    fn look(&mut self, rig: &Rig, now: impl FnOnce() -> Duration) {
+        let calls = rig.driver_calls();
+        if calls == self.calls_seen {
+            return;
         }
+        self.calls_seen = calls;
+        let (now, reserved_bytes) = (now(), rig.reserved_bytes());
+        if self.steps_before == 0 && reserved_bytes <= self.most_reserved_bytes {
+            self.spent += now.saturating_sub(self.time_seen);
+        }
+        self.time_seen = now;
+        self.most_reserved_bytes = self.most_reserved_bytes.max(reserved_bytes);
     }
 }

@@ -65,6 +65,16 @@ impl Rig {
         &self.resource
     }
 
+    /// Calls made to the driver so far.
+    pub(super) fn driver_calls(&self) -> u64 {
+        self.driver.calls()
+    }
+
+    /// What the resource has taken from the driver.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.driver.held().device_bytes()
+    }
+
     /// Does a program's work, up to the first failure. `event_passes` is called before each step: the device's time goes on there.
     /// What is live at the end stays so.
     ///
