@@ -134,6 +134,7 @@ impl Pool {
             access: Access::ReadWrite,
             config,
         };
+        membarrier::register();
         let inner = Arc::new(Inner::new(Counted::new(driver), options)?);
         Ok(Pool { watch: background::watch(&inner).map(Arc::new), inner })
     }
