@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cli::{ConvertOptions, TraceFormat};
 use crate::output::print;
+use crate::overwriting;
 use crate::replay::named;
 
 /// What was written, for programs.
@@ -38,6 +39,7 @@ pub(crate) fn run(options: &ConvertOptions) -> Result<()> {
             )
         })?,
     };
+    overwriting::ensure_none([input.as_path()], [Some(output.as_path()), options.json.file()])?;
     let source = Source::open(input).map_err(|error| named(input, error))?;
     let converted = source.convert(output, format).map_err(|error| match error {
         ConvertError::Read(error) => named(input, error),

@@ -13,12 +13,14 @@ use self::callers::{Moment, by_frame};
 pub(crate) use self::moment::At;
 use self::report::Report;
 use crate::cli::{Addresses, ExplainOptions};
+use crate::overwriting;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{one_of, open};
 use crate::replay::recorded_oom::RecordedOom;
 
 /// Replays a trace up to a moment, and looks.
 pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
+    overwriting::ensure_none([options.trace.as_path()], [options.json.file()])?;
     let stack: Stack = options.allocator.parse()?;
     let Bench { bench, .. } = Bench::new(&options.bench, Addresses::Simulated)?;
     let source = open(&options.trace)?;

@@ -11,6 +11,7 @@ mod duration;
 mod explain;
 mod interrupt;
 mod output;
+mod overwriting;
 mod page;
 mod recommend;
 mod replay;

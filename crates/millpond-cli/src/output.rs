@@ -1,6 +1,7 @@
 //! How results are shown: tables for people, JSON for programs.
 
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use comfy_table::{ContentArrangement, Row, Table, presets};
@@ -46,6 +47,11 @@ pub(crate) fn print(text: &str) -> Result<()> {
 }
 
 impl JsonOption {
+    /// The file that it is written to, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|place| *place != "-").map(Path::new)
+    }
+
     /// Writes the value where `--json` asks for it. `false`: it was not asked for.
     pub(crate) fn write(&self, value: &impl serde::Serialize) -> Result<bool> {
         let Some(place) = &self.json else { return Ok(false) };

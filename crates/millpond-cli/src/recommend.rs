@@ -15,10 +15,11 @@ use crate::cli::{Addresses, RecommendOptions};
 use crate::output::progress_bar;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{one_of, open};
-use crate::{Finding, interrupt};
+use crate::{Finding, interrupt, overwriting};
 
 /// Tries allocators and settings on a trace, and ranks them.
 pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
+    overwriting::ensure_none([options.trace.as_path()], [options.json.file()])?;
     let Bench { device, bench } = Bench::new(&options.bench, Addresses::Simulated)?;
     let recorded = one_of(&open(&options.trace)?, &options.trace, options.trace_device)?;
     interrupt::listen()?;

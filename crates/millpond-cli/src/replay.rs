@@ -9,6 +9,8 @@ pub(crate) mod recorded_oom;
 mod report;
 mod transcribe;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use self::bench::{Bench, smallest_bytes};
@@ -17,10 +19,12 @@ use self::recorded::{all_of, ensure_has_segments, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::{Addresses, ReplayOptions};
 use crate::output::progress_bar;
-use crate::{Finding, interrupt, stacks};
+use crate::{Finding, interrupt, overwriting, stacks};
 
 /// Replays each trace with each allocator.
 pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
+    let written = [options.html.as_deref(), options.snapshot.as_deref(), options.json.file()];
+    overwriting::ensure_none(options.traces.iter().map(PathBuf::as_path), written)?;
     let stacks = stacks::chosen(&options.allocator)?;
     let Bench { device, bench } = Bench::new(&options.bench, options.addresses)?;
     let (mut named, mut of_files) = (Vec::new(), Vec::new());

@@ -226,3 +226,36 @@ fn a_snapshot_shows_where_memory_ran_out() {
     let several = ["replay", TRACE, "--quick", "--allocator", "pool,direct", "--snapshot", &file];
     assert!(complaint(&millpond(&several)).contains("one allocator with one trace"));
 }
+
+/// Whatever the file is called, what is read is never written over.
+#[test]
+fn a_trace_is_never_written_over() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("overwriting");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let trace = at("x.mptrace");
+    stdout(&millpond(&["convert", TRACE, &trace]));
+    let before = std::fs::read(&trace).unwrap();
+    std::os::unix::fs::symlink(&trace, at("link.mptrace")).unwrap();
+    std::fs::hard_link(&trace, at("hard.mptrace")).unwrap();
+    for other in [trace.clone(), at("link.mptrace"), at("hard.mptrace"), at("./x.mptrace")] {
+        let json = format!("--json={other}");
+        for arguments in [
+            &["convert", &trace, &other][..],
+            &["convert", &trace, &at("y.csv"), &json],
+            &["replay", &trace, "--allocator", "pool", "--html", &other],
+            &["replay", &trace, "--allocator", "pool", "--snapshot", &other],
+            &["replay", TRACE, &trace, &json],
+            &["recommend", &trace, &json],
+            &["explain", &trace, &json],
+        ] {
+            let complaint = complaint(&millpond(arguments));
+            assert!(complaint.contains("write to another file"), "{arguments:?}: {complaint}");
+            assert_eq!(std::fs::read(&trace).unwrap(), before, "{arguments:?}");
+        }
+    }
+    // What is only in the way is replaced, as ever.
+    stdout(&millpond(&["convert", &trace, &at("y.csv")]));
+    stdout(&millpond(&["convert", &trace, &at("y.csv")]));
+}
