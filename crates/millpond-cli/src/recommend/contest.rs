@@ -8,7 +8,7 @@ use millpond::Stack;
 use millpond::replay::{Bench, Program, Replayed};
 
 use super::candidates::USUAL;
-use super::merit::{Merit, by_merit, is_near};
+use super::merit::{Merit, NEAR, by_merit};
 use crate::interrupt;
 use crate::replay::bench::smallest_bytes;
 
@@ -27,6 +27,8 @@ pub(crate) struct Finalist {
     held_out_device_bytes: Option<u64>,
     /// Its place among the finalists on that half, from 1. Who is near another one shares its place.
     pub(crate) held_out_place: usize,
+    /// How much worse it is there than the best that is not slow: 0.02 is 2 %. Infinite if it ran out there.
+    pub(crate) held_out_behind: f64,
     /// On the half by which it was chosen, and on the other: infinite if it ran out there.
     costs: [f64; 2],
 }
@@ -180,6 +182,7 @@ impl Ground<'_> {
                 held_out,
                 held_out_device_bytes,
                 held_out_place: 0,
+                held_out_behind: 0.0,
                 costs: [merit.cost, second_cost],
             };
             // Also one that made a difference in the first half only is no other setting.
@@ -203,15 +206,18 @@ impl Ground<'_> {
     /// comes after that one.
     fn in_order(&self, mut finalists: Vec<Finalist>) -> Vec<Finalist> {
         let held_out: Vec<Merit> = finalists.iter().map(|one| self.held_out_merit(one)).collect();
-        let quick: Vec<Merit> = Merit::quick(&held_out).copied().collect();
+        for (finalist, own) in finalists.iter_mut().zip(&held_out) {
+            let before = held_out.iter().filter(|other| other.is_clearly_before(own));
+            finalist.held_out_place = 1 + before.count();
+            finalist.held_out_behind = own.behind_quick(&held_out);
+        }
         let usual = finalists.iter().find(|finalist| finalist.stack.to_string() == USUAL);
         let usual_bytes = usual.and_then(|usual| usual.min_capacity_bytes);
         let merits: Vec<Merit> = finalists
             .iter()
-            .zip(&held_out)
-            .map(|(finalist, held_out)| Merit {
+            .map(|finalist| Merit {
                 has_run_out: !has_finished(&finalist.whole),
-                is_refuted: !quick.iter().all(|other| is_near(held_out, other)),
+                is_refuted: finalist.held_out_behind > NEAR,
                 is_worse_than_usual: self.is_short
                     && usual_bytes.zip(finalist.min_capacity_bytes).is_some_and(|(u, own)| own > u),
                 seconds: self.seconds(&finalist.whole),
@@ -221,10 +227,6 @@ impl Ground<'_> {
                 cost: (finalist.costs[0] * finalist.costs[1]).sqrt(),
             })
             .collect();
-        for (finalist, own) in finalists.iter_mut().zip(&held_out) {
-            let before = held_out.iter().filter(|other| other.is_clearly_before(own));
-            finalist.held_out_place = 1 + before.count();
-        }
         let mut left: Vec<_> = finalists.into_iter().map(Some).collect();
         let mut finalists: Vec<_> =
             by_merit(&merits).into_iter().filter_map(|place| left[place].take()).collect();

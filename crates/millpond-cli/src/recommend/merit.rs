@@ -4,8 +4,8 @@
 const TIE: f64 = 1.01;
 /// Smallest devices are found to half a percent.
 const DEVICE_TIE: f64 = 1.005;
-/// On the half by which it was not chosen, whoever is this close to the best was not refuted. What the seeds call no difference.
-const NEAR: f64 = 1.05;
+/// On the half by which it was not chosen, whoever is no further behind the best was not refuted. What the seeds call no difference.
+pub(super) const NEAR: f64 = 0.05;
 /// A job that takes longer than this with one allocator than with another one is slow with it.
 const SLOW: f64 = 1.1;
 
@@ -27,11 +27,15 @@ pub(super) struct Merit {
 }
 
 impl Merit {
-    /// Those with which the job is not slow.
-    pub(super) fn quick(merits: &[Merit]) -> impl Iterator<Item = &Merit> {
-        let finished = || merits.iter().filter(|merit| !merit.has_run_out);
-        let least = least(finished().map(|merit| merit.seconds));
-        finished().filter(move |merit| merit.seconds <= least * SLOW)
+    /// How much worse it is than the best of those with which the job is not slow: 0.02 is 2 %. Infinite if it ran out.
+    pub(super) fn behind_quick(&self, all: &[Merit]) -> f64 {
+        if self.has_run_out {
+            return f64::INFINITY;
+        }
+        let finished = || all.iter().filter(|merit| !merit.has_run_out);
+        let quickest = least(finished().map(|merit| merit.seconds));
+        let quick = finished().filter(|merit| merit.seconds <= quickest * SLOW);
+        (self.price() / least(quick.map(Merit::price)) - 1.0).max(0.0)
     }
 
     /// What decides: the smallest device where it matters, or else time × memory.
@@ -44,11 +48,6 @@ impl Merit {
         let is_first = !self.has_run_out && other.has_run_out;
         is_first || self.has_run_out == other.has_run_out && self.price() * TIE < other.price()
     }
-}
-
-/// Whether one is not refuted by another.
-pub(super) fn is_near(one: &Merit, other: &Merit) -> bool {
-    !one.has_run_out && one.price() <= other.price() * NEAR
 }
 
 /// The places of all of them, the best first: again and again the best of those that are left. A list that is sorted by what may
@@ -128,6 +127,9 @@ mod tests {
     #[test]
     fn what_the_other_half_refutes_comes_behind_what_it_does_not() {
         let mut merits = [merit(1.0, 900, None), merit(1.0, 1000, None), merit(1.0, 800, None)];
+        let behind: Vec<f64> =
+            merits.iter().map(|merit| merit.behind_quick(&merits[..2])).collect();
+        assert_eq!(behind[..2], [0.0, 1000.0 / 900.0 - 1.0]);
         merits[0].is_refuted = true;
         merits[2].has_run_out = true;
         assert_eq!(by_merit(&merits), [1, 0, 2]);

@@ -61,6 +61,8 @@ pub(crate) struct Ranked {
     /// To what PyTorch's defaults reserve on that half; likewise.
     held_out_saves_bytes: Option<i64>,
     held_out_place: usize,
+    /// How far it is behind the best of them on that half; `None` if it ran out there.
+    held_out_behind: Option<f64>,
     pub(crate) oom: Option<String>,
     paste: Paste,
 }
@@ -108,6 +110,7 @@ impl Report {
                 held_out_reserved_bytes: held_out.as_ref().map(reserved_by),
                 held_out_saves_bytes: saved(usual_held_out.map(reserved_by), held_out.as_ref()),
                 held_out_place: *held_out_place,
+                held_out_behind: Some(finalist.held_out_behind).filter(|behind| behind.is_finite()),
                 oom: whole.outcome.stopped.as_ref().map(ToString::to_string),
                 paste: Paste::of(&stack),
                 stack,
@@ -242,9 +245,11 @@ impl Report {
     }
 
     fn print_best(&self, best: &Ranked) -> Result<()> {
-        let place = match best.held_out_place {
-            1 => "the best of them".to_owned(),
-            place => format!("number {place} of them"),
+        let place = match (best.held_out_place, best.held_out_behind) {
+            (2.., Some(behind)) if behind > 0.0 => {
+                format!("{:.1} % behind the best of them", behind * 100.0)
+            }
+            _ => "the best of them".to_owned(),
         };
         let held_out = match (best.held_out_reserved_bytes, best.held_out_saves_bytes) {
             (None, _) => "runs out of memory on the half that they were not chosen by".to_owned(),
