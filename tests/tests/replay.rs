@@ -233,6 +233,12 @@ fn a_trace_that_is_larger_than_the_memory_it_may_take_is_replayed() {
         println!("{}: {text_bytes} bytes of text replayed in {heap}", file.0.display());
         assert!(heap < ALLOWED_BYTES, "{heap} bytes for {}", file.0.display());
         assert!(outcome.stopped.is_none());
+        let beginning = peak_heap_bytes(|| {
+            let beginning = program(&file.0).until(EVENTS as u32 / 2).unwrap();
+            let steps = beginning.steps().unwrap();
+            assert_eq!(steps.map(Result::unwrap).count() as u64, beginning.step_count());
+        });
+        assert!(beginning < ALLOWED_BYTES, "{beginning} bytes for half of {}", file.0.display());
         figures.push((outcome.operations, outcome.peak_live_bytes, outcome.peak_reserved_bytes));
         figures.push((outcome.operations, outcome.peak_live_bytes, outcome.peak_reserved_bytes));
     }

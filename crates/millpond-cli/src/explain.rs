@@ -30,14 +30,14 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
         Some(oom) => oom.event,
         None => options.at.event(&bench, &stack, &recorded.program)?,
     };
-    let mut part = recorded.program.part(0..event.saturating_add(1))?;
+    let mut part = recorded.program.until(event.saturating_add(1))?;
     let left = bench.replay_and_look(&stack, &part)?;
     if recorded_oom.is_some()
         && let Some(Stopped::Allocation { event: earlier, .. }) = left.outcome.stopped
     {
         // This allocator does not get as far as the recorded one did.
         (event, recorded_oom) = (earlier, None);
-        part = recorded.program.part(0..event.saturating_add(1))?;
+        part = recorded.program.until(event.saturating_add(1))?;
     }
     let early = left.outcome.stopped.as_ref().filter(|_| options.at != At::Oom);
     ensure!(
@@ -45,8 +45,7 @@ pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
         "{stack} does not get so far: it stopped at {}",
         early.expect("is some")
     );
-    let steps = part.steps()?.collect::<Result<Vec<_>, _>>()?;
-    let mut live = holdings::live_at_end(steps.into_iter(), part.blocks());
+    let mut live = holdings::live_at_end(part.steps()?, part.blocks())?;
     let failed = left.outcome.stopped.is_some();
     if failed {
         // Blocks of before the first event are allocated at event 0, and are there.

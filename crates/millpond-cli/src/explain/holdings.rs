@@ -1,5 +1,6 @@
 //! What was live at a moment, by size and by age.
 
+use millpond::TraceError;
 use millpond::replay::Step;
 use serde::Serialize;
 
@@ -21,13 +22,17 @@ pub(crate) struct OfAge {
     pub(crate) bytes: u64,
 }
 
-/// The blocks of a part of a program that are live at its end, as they were allocated.
-pub(crate) fn live_at_end(steps: impl Iterator<Item = Step>, blocks: usize) -> Vec<Step> {
+/// The blocks of a program that are live at its end, as they were allocated.
+pub(crate) fn live_at_end(
+    steps: impl Iterator<Item = Result<Step, TraceError>>,
+    blocks: usize,
+) -> Result<Vec<Step>, TraceError> {
     let mut live: Vec<Option<Step>> = vec![None; blocks];
     for step in steps {
+        let step = step?;
         live[step.block as usize] = (step.bytes > 0).then_some(step);
     }
-    live.into_iter().flatten().collect()
+    Ok(live.into_iter().flatten().collect())
 }
 
 /// The largest sizes first.
@@ -85,7 +90,7 @@ mod tests {
         };
         let steps =
             [step(512, 0, 0), step(1023, 3, 1), step(1024, 90, 2), step(5, 91, 3), step(0, 92, 3)];
-        let live = live_at_end(steps.into_iter(), 4);
+        let live = live_at_end(steps.into_iter().map(Ok), 4).unwrap();
         let sizes = by_size(&live);
         assert_eq!(
             sizes,

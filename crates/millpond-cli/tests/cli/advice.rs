@@ -191,6 +191,34 @@ fn what_held_memory_is_said_by_size_and_age() {
 }
 
 #[test]
+fn no_byte_is_recovered_twice() {
+    let small: Vec<String> = traces()
+        .into_iter()
+        .filter(|path| std::fs::metadata(path).is_ok_and(|known| known.len() < 100_000))
+        .collect();
+    for trace in small {
+        for allocator in ["pool", "pool:slack=0", "torch", "async", "bestfit"] {
+            for at in ["peak", "1000"] {
+                let report = json(&[
+                    "explain",
+                    &trace,
+                    "--allocator",
+                    allocator,
+                    "--at",
+                    at,
+                    "--lag",
+                    "500",
+                ]);
+                let bytes = |value: &Value| value.as_u64().unwrap();
+                let steps = report["recoverable"].as_object().unwrap().values().map(bytes);
+                let unused = bytes(&report["reserved_bytes"]) - bytes(&report["live_bytes"]);
+                assert!(steps.sum::<u64>() <= unused, "{trace} {allocator} {at}: {report}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_moment_at_which_memory_runs_out_is_found() {
     let report = json(&["explain", TRACE, "--at", "oom", "--capacity", "2400MiB"]);
     assert!(report["oom"].as_str().unwrap().contains("out of memory"), "{report}");

@@ -77,7 +77,8 @@ pub struct Left {
     pub usage: Usage,
     /// What nobody has of the device.
     pub device_free_bytes: u64,
-    /// What each step of recovery would yield: what the allocator says, and what it gives back when told to.
+    /// What each step of recovery would yield: what the allocator gives back when told to, before and after the device has done its
+    /// work, and what it says of the rest. No byte counts twice, so all together are at most what is reserved and not live.
     pub recoverable: Recoverable,
 }
 
@@ -147,11 +148,13 @@ impl Bench {
         let resource = rig.resource();
         let usage = resource.usage();
         let device_free_bytes = rig.resource().driver().memory_info()?.free_bytes as u64;
-        let mut recoverable = resource.recoverable();
-        // What goes back at once, and what goes back when the device has done its work.
-        recoverable.release = recoverable.release.max(resource.trim());
+        // What goes back at once is gone when the allocator is asked for the rest.
+        let release = resource.trim();
+        let said = resource.recoverable();
         resource.driver().synchronize_device()?;
-        recoverable.wait = recoverable.wait.max(resource.trim());
+        let wait = said.wait.max(resource.trim());
+        let unused = usage.reserved_bytes.saturating_sub(usage.live_bytes);
+        let recoverable = Recoverable { release, wait, ..said }.disjoint(unused);
         Ok(Left { outcome, usage, device_free_bytes, recoverable })
     }
 

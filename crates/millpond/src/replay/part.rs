@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::program::{Place, Program, Step};
+use super::program::{Extent, Place, Program, Step};
 use crate::trace::{Summary, TraceError};
 
 impl Program {
@@ -45,8 +45,39 @@ impl Program {
         // Where they are asked for again, they are among the steps already.
         let failed = self.failed_requests.iter().filter(|_| !self.asks_again);
         let failed = failed.filter(|failed| events.contains(&failed.event)).copied();
-        let (failed_requests, asks_again) = (failed.collect(), false);
-        Ok(Program { summary, extent, segments, failed_requests, asks_again, place, ..*self })
+        let (failed_requests, asks_again, end) = (failed.collect(), false, None);
+        Ok(Program { summary, extent, segments, failed_requests, asks_again, end, place, ..*self })
+    }
+
+    /// What is done before an event. Steps that are read from a file are read from it again, also here: what is held does not grow with
+    /// the trace.
+    ///
+    /// # Errors
+    /// The file cannot be read any more.
+    pub fn until(&self, end: u32) -> Result<Program, TraceError> {
+        let failed = self.failed_requests.iter().filter(|failed| failed.event < end).copied();
+        let mut program = Program {
+            end: Some(self.end.map_or(end, |own| own.min(end))),
+            failed_requests: failed.collect(),
+            ..self.clone()
+        };
+        let mut extent = Extent { steps: 0, allocations: 0, ..self.extent };
+        let mut live = Live::of(self.blocks());
+        for step in program.steps()? {
+            let step = step?;
+            live.step(&step);
+            extent.steps += 1;
+            extent.allocations += u64::from(step.bytes > 0);
+        }
+        extent.peak_live_bytes = live.peak_bytes;
+        program.extent = extent;
+        program.summary = Summary {
+            events: self.events().min(end as usize),
+            peak_live_bytes: extent.peak_live_bytes,
+            recorded_peak_reserved_bytes: 0,
+            ..*self.summary()
+        };
+        Ok(program)
     }
 
     /// The first half of its events, and the second.
@@ -67,15 +98,29 @@ fn still_live(before: &mut [Option<(usize, Step)>], time_us: u64, event: u32) ->
 }
 
 fn peak_live_bytes(steps: &[Step], blocks: usize) -> u64 {
-    let mut sizes = vec![0; blocks];
-    let (mut live, mut peak) = (0_u64, 0);
-    for step in steps {
-        let size = &mut sizes[step.block as usize];
-        live = live - *size + step.bytes;
-        *size = step.bytes;
-        peak = peak.max(live);
+    let mut live = Live::of(blocks);
+    steps.iter().for_each(|step| live.step(step));
+    live.peak_bytes
+}
+
+/// What is live, step by step.
+struct Live {
+    sizes: Vec<u64>,
+    bytes: u64,
+    peak_bytes: u64,
+}
+
+impl Live {
+    fn of(blocks: usize) -> Live {
+        Live { sizes: vec![0; blocks], bytes: 0, peak_bytes: 0 }
     }
-    peak
+
+    fn step(&mut self, step: &Step) {
+        let size = &mut self.sizes[step.block as usize];
+        self.bytes = self.bytes - *size + step.bytes;
+        *size = step.bytes;
+        self.peak_bytes = self.peak_bytes.max(self.bytes);
+    }
 }
 
 #[cfg(test)]
@@ -105,5 +150,10 @@ mod tests {
         assert_eq!((first.peak_live_bytes(), second.peak_live_bytes()), (30, 70));
         assert_eq!((first.events(), second.events()), (3, 3));
         assert_eq!((first.allocations(), second.allocations()), (2, 3));
+        let beginning = program.until(3).unwrap();
+        assert_eq!(steps(&beginning), steps(&first));
+        assert_eq!((beginning.peak_live_bytes(), beginning.allocations()), (30, 2));
+        assert_eq!((beginning.events(), beginning.step_count()), (3, 3));
+        assert_eq!(steps(&beginning.until(9).unwrap()), steps(&first));
     }
 }

@@ -43,6 +43,8 @@ pub struct Program {
     pub(super) failed_requests: Arc<[FailedRequest]>,
     /// Whether these are among the steps.
     pub(super) asks_again: bool,
+    /// Where it ends before what was recorded does: at this event.
+    pub(super) end: Option<u32>,
     pub(super) place: Place,
 }
 
@@ -85,6 +87,7 @@ impl Program {
             segments: segments.collect(),
             failed_requests,
             asks_again: false,
+            end: None,
             place: Place::Memory(Arc::new(compiler.take_steps())),
         }
     }
@@ -121,6 +124,7 @@ impl Program {
             segments: reading.segments.into(),
             failed_requests: reading.failed_requests.into(),
             asks_again: false,
+            end: None,
             place: Place::File(file.clone()),
         });
         Ok(programs.filter(|program| program.events() > 0).collect())
@@ -135,6 +139,7 @@ impl Program {
             Place::Memory(steps) => Steps::in_memory(steps),
             Place::File(file) => Steps::of_file(file, self.device, self.extent)?,
         };
+        let steps = steps.until(self.end);
         Ok(match self.asks_again {
             false => steps,
             true => steps.asking_again(&self.failed_requests, self.extent.blocks - 1),

@@ -12,6 +12,8 @@ const BATCH: usize = 4096;
 /// The steps of a program, one after another. Ends with the first error, which only a file has.
 pub struct Steps<'a> {
     from: From<'a>,
+    /// Steps of this event and of later ones are left out.
+    end: Option<u32>,
     asked_again: Option<AskedAgain<'a>>,
 }
 
@@ -35,7 +37,7 @@ struct Reading<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn in_memory(steps: &'a [Step]) -> Steps<'a> {
-        Steps { from: From::Memory(steps.iter()), asked_again: None }
+        Steps { from: From::Memory(steps.iter()), end: None, asked_again: None }
     }
 
     /// The file was read before, and then had this extent.
@@ -47,7 +49,12 @@ impl<'a> Steps<'a> {
         let items = file.items(Some(device))?;
         let compiler = Compiler::default();
         let reading = Reading { file, items, device, extent, compiler, next: 0, error: None };
-        Ok(Steps { from: From::File(Box::new(reading)), asked_again: None })
+        Ok(Steps { from: From::File(Box::new(reading)), end: None, asked_again: None })
+    }
+
+    /// The same, up to an event.
+    pub(super) fn until(self, end: Option<u32>) -> Steps<'a> {
+        Steps { end, ..self }
     }
 
     /// The same, with these requests made again as a block with this number.
@@ -60,11 +67,18 @@ impl Iterator for Steps<'_> {
     type Item = Result<Step, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.asked_again {
-            None => self.from.next(),
-            Some(asked_again) => asked_again.next(|| self.from.next()),
+        let Steps { from, end, asked_again } = self;
+        let mut next =
+            || from.next().filter(|step| !step.as_ref().is_ok_and(|s| is_behind(*end, s)));
+        match asked_again {
+            None => next(),
+            Some(asked_again) => asked_again.next(next),
         }
     }
+}
+
+fn is_behind(end: Option<u32>, step: &Step) -> bool {
+    end.is_some_and(|end| step.event >= end)
 }
 
 impl From<'_> {

@@ -116,6 +116,23 @@ pub struct Recoverable {
     pub release: usize,
 }
 
+impl Recoverable {
+    /// The same, where all steps together yield no more than there is: what one step yields, those that take more of the device do not
+    /// yield again.
+    pub(crate) fn disjoint(self, unused_bytes: usize) -> Recoverable {
+        let mut left = unused_bytes;
+        let mut own = |bytes: usize| {
+            let own = bytes.min(left);
+            left -= own;
+            own
+        };
+        // The cheapest first.
+        let (release, drain, merge) = (own(self.release), own(self.drain), own(self.merge));
+        let (wait, r#move) = (own(self.wait), own(self.r#move));
+        Recoverable { drain, merge, wait, r#move, release }
+    }
+}
+
 impl std::fmt::Display for Recoverable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let steps = [
@@ -206,6 +223,15 @@ pub enum FreeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_byte_is_recovered_twice() {
+        let claimed = Recoverable { drain: 10, merge: 0, wait: 60, r#move: 60, release: 50 };
+        let own = Recoverable { drain: 10, merge: 0, wait: 40, r#move: 0, release: 50 };
+        assert_eq!(claimed.disjoint(100), own);
+        assert_eq!(claimed.disjoint(1000), claimed);
+        assert_eq!(claimed.disjoint(0), Recoverable::default());
+    }
 
     #[test]
     fn out_of_memory_says_what_would_help() {
