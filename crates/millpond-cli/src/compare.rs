@@ -37,17 +37,22 @@ pub(crate) fn run(options: &CompareOptions) -> Result<Finding> {
     let progress = progress_bar(scenarios.len() * stacks.len());
     let results = contest.play_all(&scenarios, &stacks, &progress)?;
     progress.finish_and_clear();
-    let standings = standing::standings(&results);
-    let report = Report {
+    let mut report = Report {
         device,
         times: if contest.site.is_real() { Times::Measured } else { Times::Modelled },
         seed: options.seed,
-        interrupted: interrupt::is_requested(),
-        advice: advice::advice(&results, &standings),
-        seeds: seeds::beside(&results),
-        standings,
+        interrupted: results.len() < scenarios.len() * stacks.len(),
         results,
+        standings: Vec::new(),
+        advice: Vec::new(),
+        seeds: Vec::new(),
     };
+    // Nothing follows from a part.
+    if !report.interrupted {
+        report.standings = standing::standings(&report.results);
+        report.advice = advice::advice(&report.results, &report.standings);
+        report.seeds = seeds::beside(&report.results);
+    }
     if let Some(path) = &options.html {
         on_page::page(&report, &scenarios).write(path)?;
     }

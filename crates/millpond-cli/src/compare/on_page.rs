@@ -1,6 +1,6 @@
 //! What the scenarios showed, as a page.
 
-use super::report::{Report, Times};
+use super::report::{NOTHING_FOLLOWS, Report, Times};
 use super::row::Row;
 use super::scenario::Scenario;
 use crate::interrupt;
@@ -135,21 +135,20 @@ pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
         .map(|scenario| (*scenario, rows_of(scenario)))
         .filter(|(_, rows)| !rows.is_empty())
         .collect();
-    let mut sections = vec![
-        Section {
-            title: "What follows".to_owned(),
-            subtitle: "From the numbers below.".to_owned(),
-            parts: vec![Part::Table(advice(report)), Part::Table(standings(report))],
-            ..Section::default()
-        },
-        Section {
-            title: "Who wins where".to_owned(),
-            subtitle: "The best of each row is marked; the others say by how much they are behind."
-                .to_owned(),
-            parts: vec![Part::Matrix(matrix(&played, report.times))],
-            ..Section::default()
-        },
-    ];
+    let follows = Section {
+        title: "What follows".to_owned(),
+        subtitle: "From the numbers below.".to_owned(),
+        parts: vec![Part::Table(advice(report)), Part::Table(standings(report))],
+        ..Section::default()
+    };
+    let winners = Section {
+        title: "Who wins where".to_owned(),
+        subtitle: "The best of each row is marked; the others say by how much they are behind."
+            .to_owned(),
+        parts: vec![Part::Matrix(matrix(&played, report.times))],
+        ..Section::default()
+    };
+    let mut sections = if report.interrupted { Vec::new() } else { vec![follows, winners] };
     sections.extend(played.iter().map(|(scenario, rows)| Section {
         title: scenario.name.to_owned(),
         subtitle: scenario.what.to_owned(),
@@ -168,9 +167,11 @@ pub(crate) fn page(report: &Report, scenarios: &[&Scenario]) -> Page {
     Page {
         title: "Allocators compared".to_owned(),
         subtitle: format!("On {}, seed {}.", report.device, report.seed),
-        notes: [report.interrupted.then(|| interrupt::NOTE.to_owned()), Some(ORIGINS.to_owned())]
+        notes: report
+            .interrupted
+            .then(|| format!("{} {NOTHING_FOLLOWS}", interrupt::NOTE))
             .into_iter()
-            .flatten()
+            .chain([ORIGINS.to_owned()])
             .chain(report.note_on_other_memory())
             .collect(),
         sections,

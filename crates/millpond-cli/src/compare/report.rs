@@ -23,6 +23,10 @@ pub(crate) enum Times {
     Measured,
 }
 
+/// Why an interrupted run ends without a ranking.
+pub(crate) const NOTHING_FOLLOWS: &str =
+    "From a part no ranking and no advice follow; let it run to its end for them.";
+
 /// Everything that was found. Also the JSON.
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -32,6 +36,7 @@ pub(crate) struct Report {
     /// Whether Ctrl-C came before the end.
     pub(crate) interrupted: bool,
     pub(crate) results: Vec<Row>,
+    /// This and all that is below follows from all results; it is empty where some are missing.
     pub(crate) standings: Vec<Standing>,
     pub(crate) advice: Vec<Advice>,
     pub(crate) seeds: Vec<Beside>,
@@ -74,14 +79,13 @@ impl Report {
             }
         }
         self.print_legend()?;
+        if self.interrupted {
+            return print(&format!("{} {}\n", interrupt::NOTE, NOTHING_FOLLOWS));
+        }
         self.print_winners(scenarios)?;
         self.print_standings()?;
         self.print_seeds()?;
-        self.print_advice()?;
-        if self.interrupted {
-            print(&format!("\n{}\n", interrupt::NOTE))?;
-        }
-        Ok(())
+        self.print_advice()
     }
 
     /// The JSON of what was played on a real device: what that took is not called modelled.

@@ -195,12 +195,12 @@ impl Report {
         if !self.ranking.is_empty() {
             self.print_legend()?;
         }
-        if self.interrupted {
-            print(&format!("\n{} Not all were tried.\n", interrupt::NOTE))?;
-        }
         match self.ranking.first() {
+            _ if self.interrupted => print(&format!(
+                "\n{} Not all were tried, so none is recommended; let it run to its end.\n",
+                interrupt::NOTE
+            )),
             Some(best) if best.oom.is_none() => self.print_best(best),
-            _ if self.interrupted => Ok(()),
             _ => self.print_nothing(),
         }
     }
@@ -261,7 +261,6 @@ impl Report {
                         ", and PyTorch's defaults {}",
                         mib(reserved.saturating_add_signed(saves))
                     ),
-                    None if self.interrupted => String::new(),
                     None => ", and PyTorch's defaults run out".to_owned(),
                 }
             ),

@@ -153,6 +153,7 @@ fn an_interrupted_recommendation_says_so() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("Interrupted: ") && !text.contains("Nothing fits"), "{text}");
+    assert!(!text.contains("Use "), "nothing is recommended from a part: {text}");
     let output = crate::run::interrupted(&["recommend", TRACE, "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &report["interrupted"]), (Some(1), &true.into()));

@@ -135,7 +135,12 @@ fn an_interrupted_run_says_so() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let note = "Interrupted: only what was finished by then is here.";
     assert!(String::from_utf8_lossy(&output.stdout).contains(note), "{output:?}");
-    assert!(std::fs::read_to_string(page).unwrap().contains(note));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for word in ["What follows", "Ranking", "Who wins where", "production", "seeds' figures"] {
+        assert!(!text.contains(word), "{word} from a part: {text}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(note) && !page.contains("What follows"));
 }
 
 /// How many results a run has that is interrupted after so many seconds.
@@ -154,6 +159,9 @@ fn finished_after(seconds: u64) -> usize {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("stopping"));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in ["advice", "standings", "seeds"] {
+        assert_eq!(report[key], Value::Array(Vec::new()), "{key} from a part");
+    }
     assert_eq!(report["interrupted"], true);
     report["results"].as_array().unwrap().len()
 }
