@@ -112,6 +112,8 @@ pub(crate) enum Origin {
     Measured,
     /// From a device's profile: what a real one would be expected to take.
     Modelled,
+    /// A part is measured, the rest modelled.
+    Mixed,
 }
 
 /// Which of several numbers is the best.

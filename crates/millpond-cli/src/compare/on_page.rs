@@ -17,7 +17,7 @@ const FIGURES: [Figure<Of>; 10] = [
         name: "Time",
         help: "Measured on the host and modelled on the device together.",
         unit: Unit::Ms,
-        origin: Origin::Measured,
+        origin: Origin::Mixed,
         better: Better::Less,
         of: |row| row.time_ns() / 1e6,
         is_compared: true,
@@ -98,7 +98,7 @@ const FIGURES: [Figure<Of>; 10] = [
         name: "Allocating",
         help: "The part of the time that is allocating and freeing, driver and all.",
         unit: Unit::Ratio,
-        origin: Origin::Measured,
+        origin: Origin::Mixed,
         better: Better::Neither,
         of: Row::allocation_share,
         is_compared: false,
@@ -114,12 +114,18 @@ fn shown(times: Times) -> [Figure<Of>; 10] {
                 "Time" => figure.help = "Measured, on the host and on the device.",
                 _ => {}
             }
-            if figure.origin == Origin::Modelled {
-                figure.origin = Origin::Measured;
-            }
+            figure.origin = on(times, figure.origin);
         }
         figure
     })
+}
+
+/// Where a figure comes from on a device: on a real one nothing is modelled.
+fn on(times: Times, origin: Origin) -> Origin {
+    match (times, origin) {
+        (Times::Measured, Origin::Modelled | Origin::Mixed) => Origin::Measured,
+        (_, origin) => origin,
+    }
 }
 
 /// What a reader must know of every figure.
@@ -250,7 +256,7 @@ fn standings(report: &Report) -> Table {
         Column::of_texts("Allocator", "The least time × memory first."),
         ratio(
             "Time",
-            Origin::Measured,
+            on(report.times, Origin::Mixed),
             "To the fastest: geometric mean of the scenarios that it finished.",
         ),
         ratio("Peak", Origin::Counted, "Reserved to live at the peak: geometric mean."),
@@ -272,12 +278,11 @@ fn standings(report: &Report) -> Table {
 
 fn seeds(report: &Report) -> Table {
     let rows = report.seeds.iter().map(|beside| {
-        let verdict = if beside.agrees { "agrees" } else { "differs" };
         vec![
             beside.what.clone(),
             beside.theirs.clone(),
             beside.ours.clone(),
-            verdict.to_owned(),
+            beside.verdict(),
             beside.why.clone(),
         ]
     });
@@ -285,7 +290,10 @@ fn seeds(report: &Report) -> Table {
         ("Figure", "What was measured."),
         ("Theirs", "In the seed documents."),
         ("Ours", "Measured on the host and modelled on the device."),
-        ("Verdict", "Whether the same one is first, or all are alike."),
+        (
+            "Verdict",
+            "Whether the same one is first, or all are alike; if not, what makes the difference.",
+        ),
         ("Why", "What stands behind ours."),
     ];
     texts("Figures", &columns, rows)

@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::advice::EQUAL;
-use super::row::Row;
+use super::row::{PhaseRow, Row};
 use super::standing::geometric_mean;
 
 /// What the seeds compare, as we call it: their pool is RMM's.
@@ -50,7 +50,20 @@ pub(crate) struct Beside {
     pub(crate) theirs: String,
     pub(crate) ours: String,
     pub(crate) agrees: bool,
+    /// In a word what makes the difference, where they do not agree.
+    pub(crate) reason: Option<&'static str>,
     pub(crate) why: String,
+}
+
+impl Beside {
+    /// In a word or two.
+    pub(crate) fn verdict(&self) -> String {
+        match (self.agrees, self.reason) {
+            (true, _) => "agrees".to_owned(),
+            (false, None) => "differs".to_owned(),
+            (false, Some(reason)) => format!("differs: {reason}"),
+        }
+    }
 }
 
 /// Every figure that the rows have a counterpart for.
@@ -96,8 +109,32 @@ fn beside_one(rows: &[Row], measured: &Measured) -> Option<Beside> {
         theirs: proportions(measured.ms),
         ours: proportions(times),
         agrees,
+        reason: (!agrees).then(|| reason(ours, theirs_first, ours_first)),
         why,
     })
+}
+
+/// What makes the difference. Where ours are alike, what the allocator has no part in: kernels, or launching and waiting. Else the part
+/// of an operation in which ours are furthest apart.
+fn reason(ours: [&Row; 3], theirs_first: Option<usize>, ours_first: Option<usize>) -> &'static str {
+    let Some(ours_first) = ours_first else {
+        let is_most_kernels = ours.iter().all(|row| row.kernel_share() >= 0.5);
+        return if is_most_kernels { "kernels" } else { "launching" };
+    };
+    let first = ours[ours_first];
+    // Whom the seeds have first, or whoever is furthest behind.
+    let by_time = |one: &&&Row, other: &&&Row| one.time_ns().total_cmp(&other.time_ns());
+    let other = match theirs_first {
+        Some(theirs) => ours[theirs],
+        None => ours.iter().max_by(by_time).copied().unwrap_or(first),
+    };
+    let more = |of: fn(&Row) -> u64| of(other) as f64 - of(first) as f64;
+    let parts = [
+        ("host", more(|row| row.host_ns)),
+        ("driver", more(|row| row.driver_ns)),
+        ("waiting", more(|row| row.modelled_ns.saturating_sub(row.driver_ns))),
+    ];
+    parts.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).map_or("host", |part| part.0)
 }
 
 /// Who is first, unless all are alike.
@@ -132,6 +169,15 @@ fn phases(rows: &[Row], name: &str, ms: [f64; 3]) -> Option<Beside> {
         theirs: format!("{:+.1} %", theirs * 100.0),
         ours: format!("{:+.1} %", ours * 100.0),
         agrees,
+        // The part that changed the most.
+        reason: (!agrees).then(|| {
+            let [first, .., last] = &row.phases[..] else { return "host" };
+            let change = |of: fn(&PhaseRow) -> u64| of(last).abs_diff(of(first));
+            match change(|phase| phase.driver_ns) > change(|phase| phase.host_ns) {
+                true => "driver",
+                false => "host",
+            }
+        }),
         why,
     })
 }
@@ -150,12 +196,20 @@ fn pooling(rows: &[Row]) -> Option<Beside> {
         (least.min(*ratio), most.max(*ratio))
     });
     let mean = geometric_mean(ratios.iter().copied());
+    let agrees = (mean / POOLING - 1.0).abs() <= EQUAL;
+    let range = match (least..=most).contains(&POOLING) {
+        true => "theirs lies between, our mean is another",
+        false => "theirs is none of these",
+    };
     (!ratios.is_empty()).then(|| Beside {
         what: "direct / bestfit, where kernels run".into(),
         theirs: format!("{POOLING:.0}×"),
         ours: format!("{mean:.1}× ({least:.1}–{most:.1})"),
-        agrees: (least..=most).contains(&POOLING),
-        why: "every free waits for the whole device, and takes longer the larger the block".into(),
+        agrees,
+        reason: (!agrees).then_some("scenario"),
+        why: format!(
+            "{least:.1} to {most:.1} by scenario, {range}; every free waits for the whole device, and takes longer the larger the block"
+        ),
     })
 }
 
@@ -164,11 +218,15 @@ fn shares(rows: &[Row]) -> Option<Beside> {
     let (allocation, kernels) = (row.allocation_share(), row.kernel_share());
     let ours = [allocation, kernels, (1.0 - allocation - kernels).max(0.0)];
     let text = |shares: [f64; 3]| shares.map(|share| format!("{:.0} %", share * 100.0)).join(" / ");
+    let apart = |part: usize| (ours[part] - SHARES[part]).abs();
+    let agrees = apart(0) <= EQUAL && apart(1) <= EQUAL;
+    let furthest = (0..3).max_by(|one, other| apart(*one).total_cmp(&apart(*other))).unwrap_or(0);
     Some(Beside {
         what: "allocation / kernels / the rest".into(),
         theirs: text(SHARES),
         ours: text(ours),
-        agrees: (ours[0] - SHARES[0]).abs() <= EQUAL && (ours[1] - SHARES[1]).abs() <= EQUAL,
+        agrees,
+        reason: (!agrees).then(|| ["allocation", "kernels", "launching"][furthest]),
         why: "predictable-simple with bestfit; the rest is launching and waiting".into(),
     })
 }

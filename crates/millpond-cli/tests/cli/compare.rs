@@ -57,6 +57,9 @@ fn json_has_the_keys_that_programs_rely_on() {
     assert!(advice.iter().any(|advice| advice["for"] == "production"), "{advice:?}");
     let seeds = report["seeds"].as_array().unwrap();
     assert!(seeds.iter().any(|figure| figure["what"] == "churn"), "{seeds:?}");
+    for figure in seeds {
+        assert_eq!(figure["agrees"] == false, figure["reason"].is_string(), "{figure}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tables, and who wins where.
 
-use crate::tab::{DESKTOP, Tab};
+use crate::tab::{DESKTOP, PHONE, Tab};
 use crate::written::{TRACE, compare, replay, tiny};
 
 /// The first column, from top to bottom.
@@ -96,5 +96,11 @@ fn comparisons_are_pages_too() {
     {
         assert!(text.contains(part), "{part} in {text}");
     }
+    assert!(text.contains("measured + modelled"), "what a time is made of is said: {text}");
+    // On a phone why something is advised is read without scrolling to the side.
+    tab.resize(PHONE);
+    tab.frame();
+    let edge = "Math.max(...[...document.querySelectorAll('.texts td')].map((cell) => cell.getBoundingClientRect().right))";
+    assert!(tab.number(edge) <= 360.0, "ends at {}", tab.number(edge));
     tab.close();
 }

@@ -1,6 +1,6 @@
 // Tables that can be sorted.
 
-const ORIGINS = { counted: "counted", measured: "measured", modelled: "modelled" };
+const ORIGINS = { counted: "counted", measured: "measured", modelled: "modelled", mixed: "measured + modelled" };
 
 /** Where a figure comes from, as a small label. */
 function originLabel(origin) {
@@ -39,7 +39,7 @@ function tablePart(table) {
   return element("div", { class: "card table-card" },
     element("h3", {}, table.title),
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title },
-      element("table", {}, element("thead", {}, element("tr", {}, ...headings)), body)),
+      element("table", { class: helps.length === 0 ? "texts" : "figures" }, element("thead", {}, element("tr", {}, ...headings)), body)),
     ...table.notes.map((note) => element("p", { class: "warning" }, note)),
     helps.length === 0 ? null : element("details", {}, element("summary", {}, "What the columns mean"),
       element("dl", {}, ...helps.flatMap((column) => [
