@@ -1,10 +1,13 @@
 //! How results are shown: tables for people, JSON for programs.
 
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use comfy_table::{ContentArrangement, Row, Table, presets};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::JsonOption;
@@ -20,6 +23,65 @@ pub(crate) fn table(header: impl Into<Row>) -> Table {
         column.set_padding((0, 2));
     }
     table
+}
+
+/// The least that is left of a name where there is no room for all of it.
+const LEAST_NAME: u16 = 12;
+
+/// Columns of figures: to the right, and never broken. A number of which a part is in the next line is another number.
+pub(crate) fn set_figures(table: &mut Table, columns: Range<usize>) {
+    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+}
+
+/// Prints a table of a name and figures in each row. Where the terminal is too narrow, first names are shortened, and then columns left
+/// out, in this order; it says which.
+pub(crate) fn print_figures(mut table: Table, least_important_first: &[&str]) -> Result<()> {
+    let left_out = fit(&mut table, least_important_first);
+    print_table(&table)?;
+    match left_out.is_empty() {
+        true => Ok(()),
+        false => print(&format!("A wider terminal also shows {}.\n", left_out.join(", "))),
+    }
+}
+
+/// Makes it as narrow as it has to be. What is left out.
+fn fit<'a>(table: &mut Table, least_important_first: &[&'a str]) -> Vec<&'a str> {
+    let columns = table.column_count();
+    set_figures(table, 1..columns);
+    let Some(most) = table.width() else { return Vec::new() };
+    let widths: Vec<u16> =
+        table.column_max_content_widths().iter().map(|width| width + 2).collect();
+    let mut figures: u16 = widths.iter().skip(1).sum();
+    let name = widths.first().copied().unwrap_or(0);
+    let titles: Vec<String> = table.header().map_or_else(Vec::new, |header| {
+        header.cell_iter().map(comfy_table::Cell::content).collect()
+    });
+    let mut left_out = Vec::new();
+    for title in least_important_first {
+        if name.min(LEAST_NAME) + figures <= most {
+            break;
+        }
+        let Some(place) = titles.iter().position(|own| own == title) else { continue };
+        if let Some(column) = table.column_mut(place) {
+            column.set_constraint(ColumnConstraint::Hidden);
+            figures -= widths[place];
+            left_out.push(*title);
+        }
+    }
+    if name + figures > most {
+        let width = most.saturating_sub(figures).max(LEAST_NAME);
+        if let Some(column) = table.column_mut(0) {
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+        }
+        table.set_truncation_indicator("…");
+        for row in table.row_iter_mut() {
+            row.max_height(1);
+        }
+    }
+    left_out
 }
 
 /// Prints a table without the blanks that fill its last column.
@@ -79,4 +141,41 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
         .root_cause()
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_never_broken_however_narrow_the_terminal_is() {
+        let make = |width| {
+            let mut rows = table(["ALLOCATOR", "RESERVED", "RATIO", "CALLS", "WAITS"]);
+            rows.set_width(width);
+            rows.add_row([
+                "pool:slack=0.05,thread_cache_max_bytes=1MiB",
+                "13422",
+                "1.432",
+                "67489",
+                "4711",
+            ]);
+            rows.add_row(["torch", "9496", "1.013", "12479", "0"]);
+            rows
+        };
+        for width in [100, 60, 45, 40, 34] {
+            let mut rows = make(width);
+            let left_out = fit(&mut rows, &["WAITS", "CALLS"]);
+            let lines: Vec<String> = rows.lines().collect();
+            let text = lines.join("\n");
+            assert_eq!(lines.len(), 3, "{text}");
+            assert!(text.contains("13422") && text.contains("1.432"), "{text}");
+            assert_eq!(text.contains("67489"), !left_out.contains(&"CALLS"), "{text}");
+            assert!(
+                lines.iter().all(|line| line.trim_end().chars().count() <= width.into()),
+                "{text}"
+            );
+            assert_eq!(text.contains('…'), width < 100, "{text}");
+        }
+        assert_eq!(fit(&mut make(34), &["WAITS", "CALLS"]), ["WAITS", "CALLS"]);
+    }
 }

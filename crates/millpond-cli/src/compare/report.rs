@@ -1,7 +1,6 @@
 //! What the scenarios showed, for people and for programs.
 
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use super::advice::{Advice, EQUAL};
@@ -11,7 +10,7 @@ use super::scenarios::fragmentation::TIMES;
 use super::seeds::Beside;
 use super::standing::Standing;
 use crate::interrupt;
-use crate::output::{mib, other_memory, print, print_table, table};
+use crate::output::{mib, other_memory, print, print_figures, print_table, set_figures, table};
 
 /// Where the times of the device are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -165,7 +164,7 @@ impl Report {
 
     fn print_standings(&self) -> Result<()> {
         let mut rows = table(["ALLOCATOR", "TIME", "PEAK", "MEAN", "RAN OUT"]);
-        align_right(&mut rows, 1..4);
+        set_figures(&mut rows, 1..4);
         for standing in &self.standings {
             let ratio = |value: f64| if value.is_finite() { format!("{value:.2}") } else { dash() };
             rows.add_row([
@@ -193,13 +192,13 @@ impl Report {
                 beside.what.as_str(),
                 &beside.theirs,
                 &beside.ours,
-                if beside.agrees { "agrees" } else { "differs" },
+                &beside.verdict(),
                 &beside.why,
             ]);
         }
         print(&format!(
             "The seeds' figures beside ours: bestfit (RMM's pool) / async / arena, each to the fastest of the three. Theirs were measured on a real device, ours are HOST + {}.\n\
-             They agree where the same one is first, or all three are within {:.0} % of each other\n",
+             They agree where the same one is first, or all three are within {:.0} % of each other; behind \"differs\" stands what makes the difference here\n",
             self.times.heading(),
             EQUAL * 100.0
         ))?;
@@ -232,7 +231,6 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
         "MEAN",
         "CALLS",
     ]);
-    align_right(&mut cells, 1..11);
     for row in rows {
         let finished = row.has_finished();
         let or_dash = |text: String| if finished { text } else { dash() };
@@ -254,7 +252,7 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
             row.driver_calls.to_string(),
         ]);
     }
-    print_table(&cells)?;
+    print_figures(cells, &["CALLS", "COLD", "NS/OP", "ALLOC", "HOST", times.heading(), "MEAN"])?;
     for row in rows {
         if let Some(oom) = &row.oom {
             print(&format!("{} ran out with {oom}\n", row.allocator))?;
@@ -270,7 +268,7 @@ fn print_phases(rows: &[&Row]) -> Result<()> {
     let with_phases: Vec<_> = rows.iter().filter(|row| !row.phases.is_empty()).collect();
     let Some(first) = with_phases.first() else { return Ok(()) };
     let mut cells = table(["100 PAIRS, µs", "", "", "", "CHANGE", "HOST ALONE"]);
-    align_right(&mut cells, 1..6);
+    set_figures(&mut cells, 1..6);
     let names = first.phases.iter().map(|phase| phase.phase.to_owned());
     cells.add_row([String::new()].into_iter().chain(names));
     for row in with_phases {
@@ -297,7 +295,7 @@ fn print_mutex(rows: &[&Row]) -> Result<()> {
         return Ok(());
     }
     let mut cells = table(["MUTEX", "TIME WITHOUT", "WITH", "8 THREADS WITHOUT, ns", "WITH, ns"]);
-    align_right(&mut cells, 1..5);
+    set_figures(&mut cells, 1..5);
     for row in rows {
         let Some(mutex) = &row.mutex else { continue };
         cells.add_row([
@@ -310,12 +308,6 @@ fn print_mutex(rows: &[&Row]) -> Result<()> {
     }
     print("\n")?;
     print_table(&cells)
-}
-
-fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
-    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }
 
 fn ms(ns: f64) -> String {

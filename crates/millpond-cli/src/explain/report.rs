@@ -1,7 +1,6 @@
 //! What held memory, for people and for programs.
 
 use anyhow::Result;
-use comfy_table::CellAlignment;
 use millpond::Stack;
 use millpond::replay::{Left, Step};
 use millpond::resource::Recoverable;
@@ -9,7 +8,7 @@ use serde::Serialize;
 
 use super::callers::{self, OfFrame};
 use super::holdings::{OfAge, OfSize, by_age, by_size};
-use crate::output::{mib, print, print_table, table};
+use crate::output::{mib, print, print_figures, print_table, set_figures, table};
 use crate::replay::recorded_oom::RecordedOom;
 
 /// What held memory at one moment. Also the JSON.
@@ -118,12 +117,9 @@ impl Report {
                 share(frame.bytes),
             ]);
         }
-        for mut rows in [sizes, ages, frames].into_iter().filter(|rows| !rows.is_empty()) {
-            for column in rows.column_iter_mut().skip(1) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
+        for rows in [sizes, ages, frames].into_iter().filter(|rows| !rows.is_empty()) {
             print("\n")?;
-            print_table(&rows)?;
+            print_figures(rows, &["OF LIVE"])?;
         }
         self.print_recoverable()
     }
@@ -140,9 +136,7 @@ impl Report {
         ] {
             steps.add_row([name.to_owned(), mib(bytes as u64), what.to_owned()]);
         }
-        if let Some(column) = steps.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        set_figures(&mut steps, 1..2);
         print("\nWhat recovery would yield\n")?;
         print_table(&steps)
     }

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use comfy_table::CellAlignment;
 use millpond::replay::{Bench, Recorded, Replayed};
 use serde::Serialize;
 
 use super::contest::{Contest, Finalist, has_finished, late_seconds};
 use super::paste::Paste;
 use crate::interrupt;
-use crate::output::{mib, print, print_table, table};
+use crate::output::{mib, print, print_figures, table};
 use crate::replay::recorded_oom::RecordedOom;
 
 /// What to use for one trace. Also the JSON.
@@ -154,9 +153,6 @@ impl Report {
             "SAVES MiB",
             "SAVES MS",
         ]);
-        for column in rows.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         let dash = || "–".to_owned();
         let ms = |ms: f64| format!("{ms:.1}");
         let ratio = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
@@ -175,7 +171,7 @@ impl Report {
             ]);
         }
         if !self.ranking.is_empty() {
-            print_table(&rows)?;
+            print_figures(rows, &["SAVES MS", "MS", "NS/OP", "SAVES MiB", "HELD OUT", "LATE MS"])?;
         }
         if let Some(oom) = &self.recorded_oom {
             print(&format!("{}\n", oom.line(!self.ranking.is_empty())))?;

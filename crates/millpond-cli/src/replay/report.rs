@@ -1,7 +1,6 @@
 //! What the replays showed, for people and for programs.
 
 use anyhow::Result;
-use comfy_table::CellAlignment;
 use millpond::Stack;
 use millpond::replay::{Bench, Program, Recorded, Replayed, Stopped};
 use serde::Serialize;
@@ -9,7 +8,7 @@ use serde::Serialize;
 use super::addresses::ReportedAddresses;
 use super::recorded_oom::RecordedOom;
 use crate::interrupt;
-use crate::output::{mib, other_memory, print, print_table, table};
+use crate::output::{mib, other_memory, print, print_figures, table};
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
@@ -203,9 +202,6 @@ impl ReportedTrace {
             header.push("MATCHED");
         }
         let mut rows = table(header);
-        for column in rows.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         // A log tells nothing of what was reserved.
         if self.recorded_peak_reserved_bytes > 0 {
             rows.add_row(self.recorded_cells());
@@ -213,7 +209,7 @@ impl ReportedTrace {
         for result in &self.results {
             rows.add_row(result.cells());
         }
-        print_table(&rows)?;
+        print_figures(rows, &["WAITS", "MOVES", "CALLS", "MATCHED", "MEAN", "NS/OP", "MS"])?;
         let lines = [self.unknown_frees_line(), self.recorded_oom_line(), self.other_memory_line()];
         for line in lines.into_iter().flatten() {
             print(&format!("{line}\n"))?;
