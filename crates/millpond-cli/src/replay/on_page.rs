@@ -55,7 +55,10 @@ const FIGURES: [Figure<Of>; 10] = [
         unit: Unit::Ratio,
         origin: Origin::Counted,
         better: Better::Less,
-        of: replayed(|result| result.mean_ratio),
+        of: Of {
+            replayed: |result| result.mean_ratio,
+            recorded: |trace| trace.recorded_mean_ratio,
+        },
         is_compared: true,
     },
     Figure {

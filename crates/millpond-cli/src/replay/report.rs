@@ -30,6 +30,8 @@ pub(crate) struct ReportedTrace {
     pub(crate) threads: usize,
     pub(crate) peak_live_bytes: u64,
     pub(crate) recorded_peak_reserved_bytes: u64,
+    /// What was reserved over what was live, weighed with time. `None` where either was not recorded.
+    pub(crate) recorded_mean_ratio: Option<f64>,
     /// Blocks that were there before the recording began.
     pub(crate) initial_blocks: usize,
     /// Frees that had to be left out: of blocks that nobody knows.
@@ -133,6 +135,7 @@ impl ReportedTrace {
             threads: recorded.program.threads(),
             peak_live_bytes: recorded.program.peak_live_bytes(),
             recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
+            recorded_mean_ratio: summary.recorded_mean_ratio(),
             initial_blocks: summary.initial_blocks,
             unknown_frees: summary.unknown_frees,
             unknown_free_bytes: summary.unknown_free_bytes,
@@ -233,7 +236,8 @@ impl ReportedTrace {
             live => format!("{:.3}", reserved as f64 / live as f64),
         };
         let mut cells = vec![dash(); if self.has_addresses() { 11 } else { 10 }];
-        cells[..3].clone_from_slice(&["as recorded".to_owned(), mib(reserved), ratio]);
+        let mean = self.recorded_mean_ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        cells[..4].clone_from_slice(&["as recorded".to_owned(), mib(reserved), ratio, mean]);
         cells
     }
 }

@@ -384,3 +384,18 @@ fn a_page_is_written_beside_what_is_printed() {
         "millpond: cannot write '/nowhere/page.html': No such file or directory (os error 2)"
     );
 }
+
+/// What PyTorch itself had reserved is weighed with time as for all others. Given its addresses, the model of it does the same.
+#[test]
+fn what_was_recorded_has_a_mean_too() {
+    let arguments = ["replay", TRACE, "--allocator", "torch", "--quick", "--addresses", "recorded"];
+    let output = millpond(&[&arguments[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let trace = &report["traces"][0];
+    let recorded = trace["recorded_mean_ratio"].as_f64().unwrap();
+    let replayed = trace["results"][0]["mean_ratio"].as_f64().unwrap();
+    assert!((recorded / replayed - 1.0).abs() < 0.01, "{recorded} and {replayed}");
+    let text = stdout(&millpond(&arguments));
+    let line = text.lines().find(|line| line.starts_with("as recorded")).unwrap();
+    assert!(line.contains(&format!("{recorded:.3}")), "{line}");
+}

@@ -38,6 +38,8 @@ impl Program {
             events: self.events().min(events.end as usize).saturating_sub(events.start as usize),
             peak_live_bytes: extent.peak_live_bytes,
             recorded_peak_reserved_bytes: 0,
+            mean_live_bytes: 0,
+            recorded_mean_reserved_bytes: 0,
             ..*self.summary()
         };
         let place = Place::Memory(Arc::new(steps));
@@ -75,6 +77,8 @@ impl Program {
             events: self.events().min(end as usize),
             peak_live_bytes: extent.peak_live_bytes,
             recorded_peak_reserved_bytes: 0,
+            mean_live_bytes: 0,
+            recorded_mean_reserved_bytes: 0,
             ..*self.summary()
         };
         Ok(program)

@@ -16,6 +16,10 @@ pub struct Summary {
     pub peak_live_bytes: u64,
     /// The most bytes that the recorded allocator had taken from the driver at a time.
     pub recorded_peak_reserved_bytes: u64,
+    /// What was live, weighed with the time it was: as recorded, or event by event where no time was.
+    pub mean_live_bytes: u64,
+    /// What the recorded allocator had taken from the driver, weighed likewise.
+    pub recorded_mean_reserved_bytes: u64,
     /// Blocks that were live before the first event.
     pub initial_blocks: usize,
     /// Completed frees that were skipped because their address was not live.
@@ -36,6 +40,10 @@ impl Trace {
                 recorded_peak_reserved_bytes: sum
                     .recorded_peak_reserved_bytes
                     .saturating_add(device.recorded_peak_reserved_bytes),
+                mean_live_bytes: sum.mean_live_bytes.saturating_add(device.mean_live_bytes),
+                recorded_mean_reserved_bytes: sum
+                    .recorded_mean_reserved_bytes
+                    .saturating_add(device.recorded_mean_reserved_bytes),
                 initial_blocks: sum.initial_blocks + device.initial_blocks,
                 unknown_frees: sum.unknown_frees + device.unknown_frees,
                 unknown_free_bytes: sum
@@ -43,6 +51,14 @@ impl Trace {
                     .saturating_add(device.unknown_free_bytes),
             }
         })
+    }
+}
+
+impl Summary {
+    /// What the recorded allocator had reserved over what was live, weighed with time. `None` where either was not recorded.
+    pub fn recorded_mean_ratio(&self) -> Option<f64> {
+        let (live, reserved) = (self.mean_live_bytes, self.recorded_mean_reserved_bytes);
+        (live > 0 && reserved > 0).then(|| reserved as f64 / live as f64)
     }
 }
 
@@ -69,6 +85,12 @@ pub(crate) struct Summing {
     balance: i128,
     lowest: i128,
     highest: i128,
+    /// When the last event was.
+    last_us: Option<u64>,
+    /// Microseconds, or events; and bytes times these.
+    time: f64,
+    live_time: f64,
+    balance_time: f64,
 }
 
 impl Summing {
@@ -83,6 +105,7 @@ impl Summing {
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
+        self.pass_until(event.time_us);
         let summary = &mut self.summary;
         summary.events += 1;
         if event.kind.concerns_memory() {
@@ -98,13 +121,31 @@ impl Summing {
         self.highest = self.balance.max(self.highest);
     }
 
+    /// What the last event left lasts until the next, as in a replay.
+    fn pass_until(&mut self, time_us: u64) {
+        let lasts = match self.last_us.replace(time_us) {
+            None => return,
+            Some(last_us) if last_us == 0 || time_us == 0 => 1.0,
+            Some(last_us) => time_us.saturating_sub(last_us) as f64,
+        };
+        self.time += lasts;
+        self.live_time += lasts * self.live.live_bytes() as f64;
+        self.balance_time += lasts * self.balance as f64;
+    }
+
     /// What was reserved before the first event is not recorded, but what was at the end is: the
     /// segments. So the events' balance is laid against that, and never below 0.
     pub(crate) fn finish(self) -> Summary {
         let before = (self.at_end - self.balance).max(-self.lowest);
+        // All 0 where no time has passed.
+        let mean = |bytes_time: f64| bytes_time / self.time.max(f64::MIN_POSITIVE);
+        let mean_reserved =
+            if self.time > 0.0 { before as f64 + mean(self.balance_time) } else { 0.0 };
         Summary {
             streams: self.streams.len(),
             recorded_peak_reserved_bytes: u64::try_from(before + self.highest).unwrap_or(u64::MAX),
+            mean_live_bytes: mean(self.live_time) as u64,
+            recorded_mean_reserved_bytes: mean_reserved as u64,
             ..self.summary
         }
     }
@@ -142,6 +183,31 @@ mod tests {
         assert_eq!(peak(&late), 30);
         // No segments, yet something is freed: it was there.
         assert_eq!(peak(&device(&[(SegmentFree, 0, 8), (SegmentAlloc, 0, 4)], &[])), 8);
+    }
+
+    #[test]
+    fn what_was_reserved_is_weighed_with_time() {
+        use EventKind::{Alloc, FreeCompleted, SegmentAlloc};
+        let at = |time_us, event: Event| Event { time_us, ..event };
+        let events = vec![
+            at(100, Event::new(SegmentAlloc, 0, 40)),
+            at(100, Event::new(Alloc, 0, 20)),
+            at(130, Event::new(SegmentAlloc, 64, 60)),
+            at(130, Event::new(Alloc, 64, 60)),
+            at(140, Event::new(FreeCompleted, 64, 60)),
+        ];
+        // 100 were there before.
+        let segments = device(&[], &[200]).segments;
+        let summary = DeviceTrace { device: 0, events, segments }.summary();
+        assert_eq!(summary.mean_live_bytes, (30 * 20 + 10 * 80) / 40);
+        assert_eq!(summary.recorded_mean_reserved_bytes, 100 + (30 * 40 + 10 * 100) / 40);
+        let ratio = summary.recorded_mean_ratio().unwrap();
+        assert!((ratio - 155.0 / 35.0).abs() < 1e-9, "{ratio}");
+        // Without a clock each event counts alike, and alone there is nothing to weigh.
+        let without =
+            device(&[(SegmentAlloc, 0, 40), (Alloc, 0, 20), (FreeCompleted, 0, 20)], &[40]);
+        assert_eq!(without.summary().mean_live_bytes, 10);
+        assert_eq!(device(&[(SegmentAlloc, 0, 40)], &[40]).summary().recorded_mean_ratio(), None);
     }
 
     #[test]
