@@ -195,9 +195,9 @@ pub(crate) struct ExplainOptions {
     /// The moment: the number of an event, peak (the most is live), or oom (memory ran out when it was recorded, or else runs out here)
     #[arg(long, value_name = "EVENT", default_value = "peak")]
     pub(crate) at: At,
-    /// The allocator that holds the memory
-    #[arg(long, value_name = "STACK", default_value = "torch")]
-    pub(crate) allocator: String,
+    /// The allocator that holds the memory; without it, PyTorch's as it was recorded: with expandable segments or not
+    #[arg(long, value_name = "STACK")]
+    pub(crate) allocator: Option<String>,
     #[command(flatten)]
     pub(crate) bench: BenchDevice,
     /// Which of the recorded devices, where there are several

@@ -14,6 +14,7 @@ pub(crate) use self::moment::At;
 use self::report::Report;
 use crate::cli::{Addresses, ExplainOptions};
 use crate::overwriting;
+use crate::replay::as_recorded;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{one_of, open};
 use crate::replay::recorded_oom::RecordedOom;
@@ -21,10 +22,11 @@ use crate::replay::recorded_oom::RecordedOom;
 /// Replays a trace up to a moment, and looks.
 pub(crate) fn run(options: &ExplainOptions) -> Result<()> {
     overwriting::ensure_none([options.trace.as_path()], [options.json.file()])?;
-    let stack: Stack = options.allocator.parse()?;
+    let named: Option<Stack> = options.allocator.as_deref().map(str::parse).transpose()?;
     let Bench { bench, .. } = Bench::new(&options.bench, Addresses::Simulated)?;
     let source = open(&options.trace)?;
     let recorded = one_of(&source, &options.trace, options.trace_device)?;
+    let stack = named.map_or_else(|| as_recorded(&recorded.program), Ok)?;
     let mut recorded_oom = RecordedOom::of(&recorded.program).filter(|_| options.at == At::Oom);
     let mut event = match &recorded_oom {
         Some(oom) => oom.event,

@@ -1,6 +1,7 @@
 //! `millpond replay`: what every allocator would have reserved for a recorded job, and where it would have died.
 
 mod addresses;
+mod as_recorded;
 pub(crate) mod bench;
 mod names;
 mod on_page;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+pub(crate) use self::as_recorded::as_recorded;
 use self::bench::{Bench, smallest_bytes};
 pub(crate) use self::recorded::named;
 use self::recorded::{all_of, ensure_has_segments, open};
@@ -25,7 +27,7 @@ use crate::{Finding, interrupt, overwriting, stacks};
 pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let written = [options.html.as_deref(), options.snapshot.as_deref(), options.json.file()];
     overwriting::ensure_none(options.traces.iter().map(PathBuf::as_path), written)?;
-    let stacks = stacks::chosen(&options.allocator)?;
+    let mut stacks = stacks::chosen(&options.allocator)?;
     let Bench { device, bench } = Bench::new(&options.bench, options.addresses)?;
     let (mut named, mut of_files) = (Vec::new(), Vec::new());
     for path in &options.traces {
@@ -37,6 +39,11 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
     let recorded: Vec<_> = of_files
         .flat_map(|(name, of_file)| of_file.into_iter().map(move |one| name.of(one)))
         .collect();
+    if options.allocator.is_empty() {
+        for one in &recorded {
+            stacks::add(&mut stacks, as_recorded(&one.program)?);
+        }
+    }
     if options.addresses == Addresses::Recorded {
         recorded.iter().try_for_each(ensure_has_segments)?;
     }

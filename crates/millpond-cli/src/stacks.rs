@@ -12,13 +12,17 @@ pub(crate) fn chosen(options: &[String]) -> Result<Vec<Stack>> {
     }
     let mut stacks: Vec<Stack> = Vec::new();
     for name in names {
-        let stack: Stack = name.parse()?;
-        if stacks.iter().all(|known| known.to_string() != stack.to_string()) {
-            stacks.push(stack);
-        }
+        add(&mut stacks, name.parse()?);
     }
     ensure!(!stacks.is_empty(), "no allocator is named");
     Ok(stacks)
+}
+
+/// One more, unless it is there.
+pub(crate) fn add(stacks: &mut Vec<Stack>, stack: Stack) {
+    if stacks.iter().all(|known| known.to_string() != stack.to_string()) {
+        stacks.push(stack);
+    }
 }
 
 /// Takes a list apart at commas outside of brackets. What is `key=value` goes on with the options of the stack before it.

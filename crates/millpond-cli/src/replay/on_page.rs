@@ -243,6 +243,7 @@ fn section(trace: &ReportedTrace, recorders: &[Recorder], figures: &[Figure<Of>]
         let blocks = several(trace.initial_blocks, "block");
         notes.push(format!("{blocks} of before the recording began: allocated at event 0."));
     }
+    notes.extend(trace.expandable_line());
     notes.extend(trace.unknown_frees_line());
     notes.extend(trace.recorded_oom_line());
     notes.extend(trace.other_memory_line());

@@ -6,6 +6,7 @@ use millpond::replay::{Bench, Program, Recorded, Replayed, Stopped};
 use serde::Serialize;
 
 use super::addresses::ReportedAddresses;
+use super::as_recorded;
 use super::recorded_oom::RecordedOom;
 use crate::interrupt;
 use crate::output::{mib, other_memory, print, print_figures, table};
@@ -30,6 +31,8 @@ pub(crate) struct ReportedTrace {
     pub(crate) threads: usize,
     pub(crate) peak_live_bytes: u64,
     pub(crate) recorded_peak_reserved_bytes: u64,
+    /// Whether PyTorch's allocator had expandable segments when it was recorded.
+    pub(crate) recorded_expandable_segments: bool,
     /// What was reserved over what was live, weighed with time. `None` where either was not recorded.
     pub(crate) recorded_mean_ratio: Option<f64>,
     /// Blocks that were there before the recording began.
@@ -135,6 +138,7 @@ impl ReportedTrace {
             threads: recorded.program.threads(),
             peak_live_bytes: recorded.program.peak_live_bytes(),
             recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
+            recorded_expandable_segments: summary.is_expandable,
             recorded_mean_ratio: summary.recorded_mean_ratio(),
             initial_blocks: summary.initial_blocks,
             unknown_frees: summary.unknown_frees,
@@ -153,6 +157,13 @@ impl ReportedTrace {
     pub(crate) fn recorded_oom_line(&self) -> Option<String> {
         let has_room = self.results.iter().any(|result| result.min_capacity_bytes.is_some());
         Some(self.recorded_oom.as_ref()?.line(has_room))
+    }
+
+    /// That PyTorch's allocator was not as it is by default, in one line.
+    pub(crate) fn expandable_line(&self) -> Option<String> {
+        self.recorded_expandable_segments.then(|| {
+            format!("recorded: with expandable_segments:True, as {} has", as_recorded::name(true))
+        })
     }
 
     /// That frees were left out, in one line.
@@ -213,7 +224,12 @@ impl ReportedTrace {
             rows.add_row(result.cells());
         }
         print_figures(rows, &["WAITS", "MOVES", "CALLS", "MATCHED", "MEAN", "NS/OP", "MS"])?;
-        let lines = [self.unknown_frees_line(), self.recorded_oom_line(), self.other_memory_line()];
+        let lines = [
+            self.expandable_line(),
+            self.unknown_frees_line(),
+            self.recorded_oom_line(),
+            self.other_memory_line(),
+        ];
         for line in lines.into_iter().flatten() {
             print(&format!("{line}\n"))?;
         }

@@ -399,3 +399,41 @@ fn what_was_recorded_has_a_mean_too() {
     let line = text.lines().find(|line| line.starts_with("as recorded")).unwrap();
     assert!(line.contains(&format!("{recorded:.3}")), "{line}");
 }
+
+/// A job that was recorded with expandable segments is explained with them, and replayed also with them.
+#[test]
+fn pytorchs_allocator_is_as_it_was_recorded() {
+    use millpond::trace::{EventKind, Snapshot, SnapshotEntry, StackId};
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("expandable.pickle");
+    let entry = |action, mib: u64| SnapshotEntry {
+        action,
+        addr: 1 << 40,
+        bytes: mib << 20,
+        stream: 0,
+        pool: (0, 0),
+        time_us: 0,
+        stack: StackId::NONE,
+    };
+    let entries = vec![entry(EventKind::SegmentMap, 20), entry(EventKind::Alloc, 15)];
+    let snapshot = Snapshot { device_traces: vec![entries], ..Snapshot::default() };
+    snapshot.save(&path).unwrap();
+    let path = path.to_str().unwrap();
+    let json = |arguments: &[&str]| -> Value {
+        let output = millpond(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    let expandable = "torch:expandable_segments=true";
+    assert_eq!(json(&["explain", path])["allocator"], expandable);
+    assert_eq!(json(&["explain", path, "--allocator", "torch"])["allocator"], "torch");
+    assert_eq!(json(&["explain", TRACE])["allocator"], "torch");
+    let has = |report: &Value| {
+        let results = report["traces"][0]["results"].as_array().unwrap();
+        results.iter().any(|result| result["allocator"] == expandable)
+    };
+    let report = json(&["replay", path, "--quick"]);
+    assert!(has(&report) && report["traces"][0]["recorded_expandable_segments"] == true);
+    assert!(!has(&json(&["replay", TRACE, "--quick"])));
+    assert!(!has(&json(&["replay", path, "--quick", "--allocator", "torch"])));
+    let text = stdout(&millpond(&["replay", path, "--quick"]));
+    assert!(text.contains("recorded: with expandable_segments:True, as torch:expand"), "{text}");
+}

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::live::Change;
-use super::{DeviceTrace, Event, InitialBlock, LiveBlocks, Segment, Trace};
+use super::{DeviceTrace, Event, EventKind, InitialBlock, LiveBlocks, Segment, Trace};
 
 /// A trace in a few figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -20,6 +20,8 @@ pub struct Summary {
     pub mean_live_bytes: u64,
     /// What the recorded allocator had taken from the driver, weighed likewise.
     pub recorded_mean_reserved_bytes: u64,
+    /// Whether the recorded allocator was PyTorch's with expandable segments.
+    pub is_expandable: bool,
     /// Blocks that were live before the first event.
     pub initial_blocks: usize,
     /// Completed frees that were skipped because their address was not live.
@@ -44,6 +46,7 @@ impl Trace {
                 recorded_mean_reserved_bytes: sum
                     .recorded_mean_reserved_bytes
                     .saturating_add(device.recorded_mean_reserved_bytes),
+                is_expandable: sum.is_expandable || device.is_expandable,
                 initial_blocks: sum.initial_blocks + device.initial_blocks,
                 unknown_frees: sum.unknown_frees + device.unknown_frees,
                 unknown_free_bytes: sum
@@ -96,6 +99,7 @@ pub(crate) struct Summing {
 impl Summing {
     pub(crate) fn segment(&mut self, segment: &Segment) {
         self.at_end += i128::from(segment.bytes);
+        self.summary.is_expandable |= segment.expandable;
     }
 
     pub(crate) fn initial(&mut self, block: &InitialBlock) {
@@ -108,6 +112,8 @@ impl Summing {
         self.pass_until(event.time_us);
         let summary = &mut self.summary;
         summary.events += 1;
+        summary.is_expandable |=
+            matches!(event.kind, EventKind::SegmentMap | EventKind::SegmentUnmap);
         if event.kind.concerns_memory() {
             self.streams.insert(event.stream);
         }
@@ -154,7 +160,6 @@ impl Summing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::EventKind;
 
     fn device(events: &[(EventKind, u64, u64)], segment_bytes: &[u64]) -> DeviceTrace {
         let event = |&(kind, addr, bytes)| Event::new(kind, addr, bytes);
@@ -181,6 +186,7 @@ mod tests {
         // 30 at the end, of which 10 are new; 5 were unmapped on the way: 25 before.
         let late = device(&[(SegmentUnmap, 0, 5), (SegmentMap, 0, 10)], &[30]);
         assert_eq!(peak(&late), 30);
+        assert!(late.summary().is_expandable);
         // No segments, yet something is freed: it was there.
         assert_eq!(peak(&device(&[(SegmentFree, 0, 8), (SegmentAlloc, 0, 4)], &[])), 8);
     }
