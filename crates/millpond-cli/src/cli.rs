@@ -142,7 +142,7 @@ pub(crate) struct CompareOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayOptions {
-    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), Millpond's own (.mptrace), each also compressed (.gz)
+    /// PyTorch memory snapshots (.pickle), RMM logs (.csv), Millpond's own (.mptrace), each also compressed (.gz); - is standard input
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// Replay with only these, such as pool:slack=0 or limit:4GiB/pool; without it, with all that take device memory
@@ -245,7 +245,7 @@ pub(crate) enum TraceFormat {
 /// The device that a trace is replayed on.
 #[derive(Debug, Args)]
 pub(crate) struct BenchDevice {
-    /// The device's memory, such as 16GiB, instead of what its profile says
+    /// The device's memory, such as 16GiB, instead of what its profile says; rounded down to pages of 2 MiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) capacity: Option<bytesize::ByteSize>,
     /// The device to replay on

@@ -1,13 +1,14 @@
 //! `millpond convert`: a trace from one format to another.
 
 use anyhow::{Context, Result};
-use millpond::trace::{ConvertError, Converted, Format, Source};
+use millpond::trace::{ConvertError, Converted, Format};
 use serde::Serialize;
 
 use crate::cli::{ConvertOptions, TraceFormat};
 use crate::output::print;
 use crate::overwriting;
 use crate::replay::named;
+use crate::replay::recorded::open;
 
 /// What was written, for programs.
 #[derive(Serialize)]
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &ConvertOptions) -> Result<()> {
         })?,
     };
     overwriting::ensure_none([input.as_path()], [Some(output.as_path()), options.json.file()])?;
-    let source = Source::open(input).map_err(|error| named(input, error))?;
+    let source = open(input)?;
     let converted = source.convert(output, format).map_err(|error| match error {
         ConvertError::Read(error) => named(input, error),
         error => error.into(),

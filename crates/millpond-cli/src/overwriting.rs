@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use crate::replay::recorded::place;
+
 /// Refuses to write over a file that is read, by whatever name it goes: another spelling, a symbolic or a hard link.
 pub(crate) fn ensure_none<'a>(
     read: impl IntoIterator<Item = &'a Path>,
@@ -27,6 +29,6 @@ pub(crate) fn ensure_none<'a>(
 /// What a file is known by on this machine, if it is one. A terminal or a pipe that is read can be written as well.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
-    let known = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let known = place(path).metadata().ok().filter(std::fs::Metadata::is_file)?;
     Some((known.dev(), known.ino()))
 }

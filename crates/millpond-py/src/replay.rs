@@ -126,7 +126,9 @@ impl Wanted {
 fn failed(error: ReplayError) -> PyErr {
     let text = error.to_string();
     match error {
-        ReplayError::Trace(_) | ReplayError::NothingRecorded => FileError::new_err(text),
+        ReplayError::Trace(_) | ReplayError::NothingRecorded | ReplayError::NothingLogged => {
+            FileError::new_err(text)
+        }
         ReplayError::Stack(_) => InvalidArgument::new_err(text),
         ReplayError::Driver(_) | ReplayError::Device(_) => DriverError::new_err(text),
         _ => Error::new_err(text),

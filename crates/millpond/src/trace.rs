@@ -160,10 +160,10 @@ impl Trace {
 
 /// What an unpacked file is, by its first bytes. What is nothing else is taken for a pickle, whose reader knows best what is wrong with it.
 fn told_apart<R: Read>(input: R) -> Result<(Format, Whole<R>), TraceError> {
-    let most = rmm_log::BEGINNING.len().max(compact::MAGIC.len());
+    let most = rmm_log::BEGINNING_BYTES.max(compact::MAGIC.len());
     let (head, input) = gzip::peeked(input, most)?;
     let format = match head {
-        head if head.starts_with(rmm_log::BEGINNING) => Format::Log,
+        head if rmm_log::begins_as_log(&head) => Format::Log,
         head if head.starts_with(compact::MAGIC) => Format::Compact,
         _ => Format::Snapshot,
     };

@@ -1,6 +1,6 @@
 //! The device that replays run on, as it was asked for.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use millpond::Stack;
 use millpond::device::DeviceName;
 use millpond::replay::{self, Ground, Program, ReplayError, Replayed};
@@ -9,6 +9,11 @@ use millpond_sim::{Profile, SimGround};
 
 use crate::cli::{Addresses, BenchDevice};
 use crate::{device, interrupt};
+
+/// The device's pages: capacities are multiples of this.
+const PAGE_BYTES: u64 = 2 << 20;
+/// The most that the simulated GPU can have: 8 TiB.
+const MOST_PAGES: u64 = (8 << 40) / PAGE_BYTES;
 
 /// The device that replays run on, and how it was named.
 pub(crate) struct Bench {
@@ -36,7 +41,13 @@ impl Bench {
             bench = bench.answering_as_recorded();
         }
         if let Some(capacity) = options.capacity {
-            bench = bench.with_capacity(capacity.as_u64()).context("--capacity")?;
+            // Whoever says 16GB need not know how large pages are.
+            let pages = capacity.as_u64() / PAGE_BYTES;
+            ensure!(
+                (1..=MOST_PAGES).contains(&pages),
+                "--capacity {capacity}: a device has at least 2MiB and at most 8TiB"
+            );
+            bench = bench.with_capacity(pages * PAGE_BYTES).context("--capacity")?;
         }
         Ok(Bench { device, bench })
     }

@@ -7,9 +7,14 @@ use millpond::TraceError;
 use millpond::replay::{Recorded, ReplayError};
 use millpond::trace::Source;
 
-/// A trace.
+/// A trace, `-` for standard input. What comes through a pipe is held in memory; a file that is put there is read as any other.
 pub(crate) fn open(path: &Path) -> Result<Source> {
-    Source::open(path).map_err(|error| named(path, error))
+    Source::open(place(path)).map_err(|error| named(path, error))
+}
+
+/// Where a file is that is given by a name.
+pub(crate) fn place(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
 /// The devices of a file on which something was allocated.

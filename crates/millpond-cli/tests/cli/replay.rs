@@ -340,7 +340,8 @@ fn bad_input_is_refused_in_one_line() {
     assert!(complaint(&replay(&[source])).contains("Cargo.toml"));
     let complain = |arguments: &[&str]| complaint(&replay(&[&[TRACE], arguments].concat()));
     assert!(complain(&["--allocator", "pol"]).contains("did you mean 'pool'?"));
-    assert!(complain(&["--capacity", "3MiB"]).contains("must be a multiple of 2MiB"));
+    assert!(complain(&["--capacity", "1MiB"]).contains("at least 2MiB"));
+    assert!(complain(&["--capacity", "9TiB"]).contains("at most 8TiB"));
     assert!(complain(&["--device", "sim:a100"]).contains("did you mean 'a100-80g'?"));
 }
 
@@ -436,4 +437,37 @@ fn pytorchs_allocator_is_as_it_was_recorded() {
     assert!(!has(&json(&["replay", path, "--quick", "--allocator", "torch"])));
     let text = stdout(&millpond(&["replay", path, "--quick"]));
     assert!(text.contains("recorded: with expandable_segments:True, as torch:expand"), "{text}");
+}
+
+#[test]
+fn capacities_are_rounded_to_pages() {
+    let arguments = ["replay", TRACE, "--allocator", "pool", "--quick", "--json"];
+    let output = millpond(&[&arguments[..], &["--capacity", "16GB"]].concat());
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["capacity_bytes"], 16_000_000_000_u64 / (2 << 20) * (2 << 20));
+}
+
+/// A trace can come through a pipe, or be put there as a file.
+#[test]
+fn standard_input_is_a_trace_too() {
+    let trace = || std::fs::File::open(TRACE).unwrap();
+    let arguments = ["replay", "-", "--allocator", "pool", "--quick"];
+    let as_file = crate::run::command(&arguments).stdin(trace()).output().unwrap();
+    let text = stdout(&as_file);
+    assert!(text.starts_with("stdin: 2534 events"), "{text}");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let feed = std::thread::spawn(move || std::io::copy(&mut trace(), &mut writer).unwrap());
+    let piped = crate::run::command(&arguments).stdin(reader).output().unwrap();
+    feed.join().unwrap();
+    assert!(stdout(&piped).starts_with("stdin: 2534 events"));
+}
+
+/// What is wrong with a log is said of logs.
+#[test]
+fn an_empty_log_is_no_snapshot() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("header-only.csv");
+    std::fs::write(&path, "Thread,Time,Action,Pointer,Size,Stream\n").unwrap();
+    let complaint = complaint(&millpond(&["replay", path.to_str().unwrap()]));
+    assert!(complaint.contains("nothing is logged in it; begin the log"), "{complaint}");
+    assert!(!complaint.contains("torch"), "{complaint}");
 }

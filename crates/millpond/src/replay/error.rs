@@ -16,6 +16,9 @@ pub enum ReplayError {
         "nothing was recorded; call torch.cuda.memory._record_memory_history() before the job begins"
     )]
     NothingRecorded,
+    /// There is nothing in the log.
+    #[error("nothing is logged in it; begin the log before the job's first allocation")]
+    NothingLogged,
     /// The allocator cannot be built.
     #[error(transparent)]
     Stack(#[from] StackError),

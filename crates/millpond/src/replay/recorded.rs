@@ -20,7 +20,10 @@ impl Recorded {
     pub fn all_of(source: &Source) -> Result<Vec<Recorded>, ReplayError> {
         let programs = Program::all_of(source)?;
         if programs.is_empty() {
-            return Err(ReplayError::NothingRecorded);
+            return Err(match source {
+                Source::Memory(_) => ReplayError::NothingRecorded,
+                Source::File(_) => ReplayError::NothingLogged,
+            });
         }
         let is_one_of_several = programs.len() > 1;
         let of = |program: Program| Recorded {

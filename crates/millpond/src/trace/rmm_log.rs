@@ -13,5 +13,5 @@ mod reader;
 mod writer;
 
 pub(crate) use line::{Action, HEADER, Line};
-pub(super) use reader::{BEGINNING, LogReader};
+pub(super) use reader::{BEGINNING_BYTES, LogReader, begins_as_log};
 pub(super) use writer::LogWriter;

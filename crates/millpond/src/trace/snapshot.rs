@@ -15,7 +15,7 @@ use std::io::Read;
 
 pub use dump::{SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotError, SnapshotSegment};
 use objects::{Member, Objects};
-use record::{Record, Seen};
+use record::{Record, STRANGE, Seen};
 use words::Word;
 
 use super::pickle::{self, Heap, Refusal};
@@ -136,15 +136,25 @@ impl Reading {
             self.note_unknown_action(record.text);
         }
         if kind.concerns_memory() && !record.has(Seen::Addr) {
-            return Err("has no 'addr'");
+            return Err(match record.addr {
+                STRANGE => {
+                    "has no 'addr' that could be: it is negative, or no whole number of 64 bits"
+                }
+                _ => "has no 'addr'",
+            });
         }
         if kind.concerns_memory() && !record.has(Seen::Bytes) {
-            return Err("has no 'size'");
+            return Err(match record.bytes {
+                STRANGE => {
+                    "has no 'size' that could be: it is negative, or no whole number of 64 bits"
+                }
+                _ => "has no 'size'",
+            });
         }
         Ok(Event {
             time_us: record.time_or_requested,
-            addr: record.addr,
-            bytes: record.bytes,
+            addr: record.addr().unwrap_or(0),
+            bytes: record.bytes().unwrap_or(0),
             stream: self.stream(record)?,
             pool: record.pool,
             thread: 0,

@@ -142,7 +142,10 @@ fn what_is_not_a_snapshot_is_told_in_one_line() {
         (traces(list([list([])])), "the trace of device 0 holds a list"),
         (traces(list([dict([("addr", Py::Int(1))])])), "entry 0 of device 0 has no 'action'"),
         (traces(list([dict([("action", alloc.clone())])])), "has no 'addr'"),
-        (traces(list([dict([("action", alloc.clone()), ("addr", Py::Int(-1))])])), "has no 'addr'"),
+        (
+            traces(list([dict([("action", alloc.clone()), ("addr", Py::Int(-1))])])),
+            "has no 'addr' that could be: it is negative",
+        ),
         (traces(list([dict([("action", alloc), ("addr", Py::Int(1))])])), "has no 'size'"),
         (segments(dict([("address", Py::Int(1))])), "segment 0 has no 'address' or"),
         (

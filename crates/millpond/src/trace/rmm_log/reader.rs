@@ -10,8 +10,29 @@ use crate::trace::{
     DeviceTrace, Event, EventKind, Limits, StackId, Trace, TraceError, growing_bytes,
 };
 
-/// What every log begins with.
-pub(in crate::trace) const BEGINNING: &[u8] = b"Thread,";
+/// The most bytes by which a log is known.
+pub(in crate::trace) const BEGINNING_BYTES: usize = BYTE_ORDER_MARK.len() + b"\"Thread\",".len();
+
+/// What some editors and spreadsheets put before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Whether a file with these first bytes is a log.
+pub(in crate::trace) fn begins_as_log(head: &[u8]) -> bool {
+    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    text.starts_with(b"Thread,") || text.starts_with(b"\"Thread\",")
+}
+
+/// Whether it is the first line of a log, also where another program has saved it again: with quotes, or with spaces behind commas.
+fn is_header(line: &[u8]) -> bool {
+    let names = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).split(|byte| *byte == b',');
+    names.map(unquoted).eq(HEADER.trim_end().split(',').map(str::as_bytes))
+}
+
+/// A field without what is around it.
+fn unquoted(field: &[u8]) -> &[u8] {
+    let field = field.trim_ascii();
+    field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field)
+}
 
 /// The longest line: one that is longer is none of RMM's.
 const LONGEST_LINE: u64 = 4096;
@@ -32,7 +53,7 @@ impl<R: Read> LogReader<R> {
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut lines =
             Lines { input, limits, text: Vec::new(), offset: 0, end_offset: 0, number: 0 };
-        if !lines.next()? || lines.text.trim_ascii_end() != HEADER.trim_end().as_bytes() {
+        if !lines.next()? || !is_header(&lines.text) {
             return Err(lines.bad("is not RMM's header"));
         }
         let (clock, streams, threads) = (Clock::default(), Interned::new(), Threads::new());
@@ -164,7 +185,7 @@ fn event(
     threads: &mut Threads,
 ) -> Result<Event, &'static str> {
     let mut fields = line.split(|byte| *byte == b',');
-    let mut field = || fields.next().map(<[u8]>::trim_ascii).ok_or("has fewer than six fields");
+    let mut field = || fields.next().map(unquoted).ok_or("has fewer than six fields");
     let (thread, time, action, pointer, size, stream) =
         (field()?, field()?, field()?, field()?, field()?, field()?);
     let kind = match action {
@@ -249,6 +270,24 @@ mod tests {
         assert_eq!((trace.streams, events[0].addr), (vec![0, 2], 0x7f00_0000_0200));
         assert_eq!(trace.threads, [1, 2]);
         assert_eq!(events.iter().map(|event| event.thread).collect::<Vec<_>>(), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_log_that_another_program_has_saved_again_is_one() {
+        let lines = ["1,01:02:03.000004,allocate,0x10,8,0x0", "1,01:02:03.000005,free,0x10,8,0x0"];
+        let header = HEADER.trim_end();
+        let plain = [header, lines[0], lines[1]].join("\n");
+        let quoted = |line: &str| format!("\"{}\"", line.replace(',', "\",\""));
+        let all_quoted = [header, lines[0], lines[1]].map(quoted).join("\r\n");
+        let expected = read_text(&plain).unwrap().devices;
+        for text in [
+            format!("\u{feff}{plain}\n"),
+            format!("{}\n{}\n{}\n", quoted(header), lines[0], lines[1]),
+            format!("\u{feff}{all_quoted}\r\n"),
+            plain.replace(',', ", "),
+        ] {
+            assert_eq!(read_text(&text).unwrap().devices, expected, "{text}");
+        }
     }
 
     #[test]

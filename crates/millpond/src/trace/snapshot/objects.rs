@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-use super::record::{Record, Seen};
+use super::record::{Record, STRANGE, Seen};
 use super::words::{Texts, Word};
 use crate::chunks::Chunks;
 use crate::trace::interned::Interned;
@@ -241,6 +241,14 @@ impl Objects {
             }
             (Word::Device, Value::Number(device)) => {
                 record.device = u8::try_from(device).unwrap_or(u8::MAX);
+                return Ok(true);
+            }
+            (Word::Addr | Word::Address, _) if !record.has(Seen::Addr) => {
+                record.addr = STRANGE;
+                return Ok(true);
+            }
+            (Word::Size | Word::TotalSize, _) if !record.has(Seen::Bytes) => {
+                record.bytes = STRANGE;
                 return Ok(true);
             }
             // A known word, or a known key with a strange value: as if it were not there.

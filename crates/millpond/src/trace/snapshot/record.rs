@@ -43,7 +43,20 @@ pub(super) enum Seen {
     Expandable = 128,
 }
 
+/// What stands where a key is there and its value is no number of 64 bits, so that it can be said; the key is not marked then.
+pub(super) const STRANGE: u64 = u64::MAX;
+
 impl Record {
+    /// The address, if there is one.
+    pub(super) fn addr(&self) -> Option<u64> {
+        self.has(Seen::Addr).then_some(self.addr)
+    }
+
+    /// The size, if there is one.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.has(Seen::Bytes).then_some(self.bytes)
+    }
+
     pub(super) fn mark(&mut self, seen: Seen) {
         self.seen |= seen as u8;
     }
