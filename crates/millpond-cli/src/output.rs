@@ -25,13 +25,20 @@ pub(crate) fn table(header: impl Into<Row>) -> Table {
     table
 }
 
-/// The least that is left of a name where there is no room for all of it.
-const LEAST_NAME: u16 = 12;
+/// The least that is left of a name where there is no room for all of it, with the blanks behind it: enough to tell settings apart.
+const LEAST_NAME: u16 = 20;
 
 /// Columns of figures: to the right, and never broken. A number of which a part is in the next line is another number.
 pub(crate) fn set_figures(table: &mut Table, columns: Range<usize>) {
     for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
         column.set_cell_alignment(CellAlignment::Right);
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+}
+
+/// A column of names that are not broken either.
+pub(crate) fn set_names(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
         column.set_constraint(ColumnConstraint::ContentWidth);
     }
 }
@@ -162,7 +169,7 @@ mod tests {
             rows.add_row(["torch", "9496", "1.013", "12479", "0"]);
             rows
         };
-        for width in [100, 60, 45, 40, 34] {
+        for width in [100, 60, 45, 40, 38] {
             let mut rows = make(width);
             let left_out = fit(&mut rows, &["WAITS", "CALLS"]);
             let lines: Vec<String> = rows.lines().collect();
@@ -176,6 +183,6 @@ mod tests {
             );
             assert_eq!(text.contains('…'), width < 100, "{text}");
         }
-        assert_eq!(fit(&mut make(34), &["WAITS", "CALLS"]), ["WAITS", "CALLS"]);
+        assert_eq!(fit(&mut make(38), &["WAITS", "CALLS"]), ["WAITS", "CALLS"]);
     }
 }

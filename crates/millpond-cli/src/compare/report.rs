@@ -10,7 +10,9 @@ use super::scenarios::fragmentation::TIMES;
 use super::seeds::Beside;
 use super::standing::Standing;
 use crate::interrupt;
-use crate::output::{mib, other_memory, print, print_figures, print_table, set_figures, table};
+use crate::output::{
+    mib, other_memory, print, print_figures, print_table, set_figures, set_names, table,
+};
 
 /// Where the times of the device are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -133,6 +135,8 @@ impl Report {
             "RATIO",
             "RAN OUT",
         ]);
+        set_names(&mut rows, 0);
+        set_figures(&mut rows, 4..5);
         for scenario in scenarios {
             let of_it = || self.results.iter().filter(|row| row.scenario == scenario.name);
             let Some(first) = fastest(of_it()) else { continue };

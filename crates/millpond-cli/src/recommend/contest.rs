@@ -10,7 +10,7 @@ use millpond::replay::{Bench, Program, Replayed};
 use super::candidates::USUAL;
 use super::merit::{Merit, NEAR, by_merit};
 use crate::interrupt;
-use crate::replay::bench::smallest_bytes;
+use crate::replay::bench::{PAGE_BYTES, smallest_bytes};
 
 /// How many are looked at closely.
 pub(crate) const FINALISTS: usize = 5;
@@ -117,13 +117,18 @@ impl Ground<'_> {
     ) -> Result<Vec<Candidate>> {
         let mut finished = Vec::new();
         let mut seen = Vec::new();
+        let mut smallest: Option<u64> = None;
         for stack in candidates {
             if interrupt::is_requested() {
                 break;
             }
             progress.set_message(stack.to_string());
             let replayed = judged(self.bench, &stack, &self.first)?;
-            let device_bytes = self.device_bytes(&stack, &self.first, &replayed)?;
+            let device_bytes = match smallest {
+                Some(smallest) if !self.fits_nearly(&stack, smallest)? => None,
+                _ => self.device_bytes(&stack, &self.first, &replayed)?,
+            };
+            smallest = smallest.into_iter().chain(device_bytes).min();
             let outcome = &replayed.outcome;
             let reserved_bytes = outcome.peak_reserved_bytes;
             // A setting that changed nothing is none.
@@ -263,6 +268,15 @@ impl Ground<'_> {
             true => smallest_bytes(self.bench, stack, program, replayed),
             false => Ok(None),
         }
+    }
+
+    /// Whether the first half fits on a device not much larger than another one needs. Who is far behind need not be looked at longer.
+    fn fits_nearly(&self, stack: &Stack, device_bytes: u64) -> Result<bool> {
+        let bytes = (device_bytes as f64 * (1.0 + NEAR)) as u64 / PAGE_BYTES * PAGE_BYTES;
+        let bench = self.bench.with_capacity(bytes)?;
+        // What is too large even to be made does not fit.
+        let replayed = bench.replay(stack, &self.first.with_failed_requests());
+        Ok(replayed.is_ok_and(|replayed| has_finished(&replayed)))
     }
 
     /// The time of the later half of the job, with what allocating takes in it.

@@ -11,7 +11,7 @@ use crate::cli::{Addresses, BenchDevice};
 use crate::{device, interrupt};
 
 /// The device's pages: capacities are multiples of this.
-const PAGE_BYTES: u64 = 2 << 20;
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 /// The most that the simulated GPU can have: 8 TiB.
 const MOST_PAGES: u64 = (8 << 40) / PAGE_BYTES;
 
