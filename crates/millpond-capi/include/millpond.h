@@ -212,11 +212,11 @@ int millpond_pool_open(const char *device_and_stack,
                        struct millpond_pool **out);
 
 // The pool of the whole process, opened by whoever asks first on the device that `MILLPOND_DEVICE` names, with the settings of
-// `MILLPOND_CONF`. It cannot be closed.
+// `MILLPOND_CONF`. It cannot be closed. A forked child has its own.
 int millpond_pool_instance(struct millpond_pool **out);
 
 // Closes a pool. Its memory goes back to the device, also under blocks that are still held; no other call with this pool may be under way.
-// Using it later is an error.
+// Using it later is an error. In a forked child of the process that opened it, what is behind the handle stays as it is.
 int millpond_pool_close(struct millpond_pool *pool);
 
 // What the pool has done since the statistics were reset.

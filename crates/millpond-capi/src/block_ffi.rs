@@ -7,7 +7,7 @@ use millpond::pool::{ByHandle, Pool, Remembered};
 
 use crate::boundary_ffi::{answer, place};
 use crate::host_memory_ffi;
-use crate::pool_ffi::{direct, millpond_pool, opened, with_pool};
+use crate::pool_ffi::{direct, is_parents, millpond_pool, opened, with_pool};
 use crate::status::millpond_status;
 
 const OK: c_int = millpond_status::Ok as c_int;
@@ -196,6 +196,8 @@ unsafe extern "C" fn free_uncached(
         match unsafe { direct(pool) } {
             Some(pool) => pool.deallocate_uncached(ptr, bytes, stream)?,
             // SAFETY: as above.
+            None if unsafe { is_parents(pool) } => {}
+            // SAFETY: as above.
             None => unsafe { opened(pool) }?.1.deallocate(ptr, bytes, stream)?,
         }
         Ok(())
@@ -212,7 +214,11 @@ pub unsafe extern "C" fn millpond_free_unsized(
     ptr: *mut c_void,
     stream: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise, here and below.
+    if unsafe { is_parents(pool) } {
+        return OK;
+    }
+    // SAFETY: as above.
     unsafe { with_pool(pool, |open| open.deallocate_unsized(device_ptr(ptr), stream_of(stream))) }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millpond::adaptor::{Trace, TraceLog};
 use millpond::driver::{DevicePtr, Stream};
+use millpond::fork::LeftToParent;
 use millpond::pool::Pool;
 use millpond::stack::Built;
 use millpond::{AllocError, FreeError, Resource, Stack};
@@ -22,8 +23,8 @@ pub struct Open {
     is_bare: bool,
     /// Whether the host reaches its blocks.
     pub(crate) host_reaches: bool,
-    built: Built,
-    tracing: RwLock<Option<Traced>>,
+    built: LeftToParent<Built>,
+    tracing: LeftToParent<RwLock<Option<Traced>>>,
 }
 
 impl Open {
@@ -31,15 +32,21 @@ impl Open {
     pub fn new(stack: &Stack, built: Built) -> Open {
         let (pool, is_bare) = (built.handles.pool.clone(), stack.is_bare());
         let host_reaches = stack.host_reaches();
-        Open { pool, is_bare, host_reaches, built, tracing: RwLock::default() }
+        let (built, tracing) = (LeftToParent::new(built), LeftToParent::new(RwLock::default()));
+        Open { pool, is_bare, host_reaches, built, tracing }
     }
 
     /// The process-wide pool.
     pub(crate) fn of_pool(pool: Pool) -> Open {
         let resource: Arc<dyn Resource> = Arc::new(pool.clone());
         let built = Built { resource, handles: Default::default() };
-        let (pool, tracing) = (Some(pool), RwLock::default());
-        Open { pool, is_bare: true, host_reaches: false, built, tracing }
+        let (built, tracing) = (LeftToParent::new(built), LeftToParent::new(RwLock::default()));
+        Open { pool: Some(pool), is_bare: true, host_reaches: false, built, tracing }
+    }
+
+    /// Whether this process may use it no longer: it is a forked child of the one that opened it.
+    pub fn has_forked(&self) -> bool {
+        self.built.has_forked()
     }
 
     /// The pool, if all calls may go to it directly.
@@ -68,6 +75,9 @@ impl Open {
     /// # Errors
     /// As [`Resource::allocate`].
     pub fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        if self.has_forked() {
+            return Err(AllocError::Forked);
+        }
         match &*self.tracing.read() {
             Some(traced) => traced.allocate(bytes, stream),
             None => self.resource().allocate(bytes, stream),
@@ -80,6 +90,9 @@ impl Open {
     /// It cannot, or there is something around the pool.
     pub fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, Failure> {
         let pool = self.pool()?;
+        if self.has_forked() {
+            return Err(AllocError::Forked.into());
+        }
         if !self.is_bare || self.tracing.read().is_some() {
             let reason =
                 "a request that must not wait goes to a pool with nothing around it, untraced";
@@ -88,7 +101,7 @@ impl Open {
         Ok(pool.allocate_now(bytes, stream)?)
     }
 
-    /// Takes a block back, written down if a trace is.
+    /// Takes a block back, written down if a trace is. What a forked child gives is its parent's, and stays.
     ///
     /// # Errors
     /// As [`Resource::deallocate`].
@@ -98,6 +111,9 @@ impl Open {
         bytes: usize,
         stream: Stream,
     ) -> Result<(), FreeError> {
+        if self.has_forked() {
+            return Ok(());
+        }
         match &*self.tracing.read() {
             Some(traced) => traced.deallocate(ptr, bytes, stream),
             None => self.resource().deallocate(ptr, bytes, stream),
@@ -110,7 +126,7 @@ impl Open {
     /// As [`Resource::deallocate`], or it is no pool's.
     pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), Failure> {
         let pool = self.pool()?;
-        if ptr.is_null() {
+        if ptr.is_null() || self.has_forked() {
             return Ok(());
         }
         if self.is_bare && self.tracing.read().is_none() {
@@ -126,6 +142,9 @@ impl Open {
     /// # Errors
     /// The file cannot be made, or another one is being written.
     pub fn start_trace(&self, path: &str) -> Result<(), Failure> {
+        if self.has_forked() {
+            return Err(AllocError::Forked.into());
+        }
         let mut tracing = self.tracing.write();
         if tracing.is_some() {
             return Err(Failure::invalid("a trace is being written already: stop it first"));
@@ -141,6 +160,9 @@ impl Open {
     /// # Errors
     /// There is none, or the file could not be written.
     pub fn stop_trace(&self) -> Result<(), Failure> {
+        if self.has_forked() {
+            return Err(AllocError::Forked.into());
+        }
         let Some(traced) = self.tracing.write().take() else {
             return Err(Failure::invalid("no trace is being written: start one first"));
         };

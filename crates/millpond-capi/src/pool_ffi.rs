@@ -2,8 +2,11 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use millpond::AllocError;
+use millpond::fork::{PerProcess, Process};
 use millpond::pool::Pool;
 use parking_lot::Mutex;
 
@@ -22,6 +25,10 @@ pub struct millpond_pool {
     parts: UnsafeCell<Parts>,
     /// The pool of the whole process is not closed, nor are PyTorch's.
     is_instance: bool,
+    /// That opened it. In a child of it nothing behind the handle is looked at.
+    process: Process,
+    /// The handle that was made before this one.
+    before: AtomicPtr<millpond_pool>,
 }
 
 /// Nothing, once it is closed.
@@ -43,18 +50,30 @@ const CLOSED: u32 = DIRECT + 2;
 // SAFETY: what is not atomic in a handle changes only while nobody else uses it.
 unsafe impl Sync for millpond_pool {}
 
-/// All handles that ever were.
-static HANDLES: Mutex<Vec<&millpond_pool>> = Mutex::new(Vec::new());
+/// The latest of all handles that ever were. No lock: a child that is forked while another thread opens a pool must not wait for it.
+static LATEST: AtomicPtr<millpond_pool> = AtomicPtr::new(ptr::null_mut());
 
 impl millpond_pool {
     fn leak(open: Open, is_instance: bool) -> &'static millpond_pool {
         let state = if open.bare_pool().is_some() { DIRECT } else { STACKED };
         let parts = Parts { direct: open.bare_pool().cloned(), open: Some(open) };
         let (state, parts) = (AtomicU32::new(state), UnsafeCell::new(parts));
-        let handle = Box::leak(Box::new(millpond_pool { state, parts, is_instance }));
-        HANDLES.lock().push(handle);
+        let (process, before) = (Process::this(), AtomicPtr::default());
+        let handle: &'static millpond_pool =
+            Box::leak(Box::new(millpond_pool { state, parts, is_instance, process, before }));
+        handle.keep();
         handle.know_pool(true);
         handle
+    }
+
+    /// Puts the handle among all others, where those find it who look for memory that is lost.
+    fn keep(&'static self) {
+        let this = ptr::from_ref(self).cast_mut();
+        // Relaxed: nobody looks at one by way of another.
+        let _ = LATEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |latest| {
+            self.before.store(latest, Ordering::Relaxed);
+            Some(this)
+        });
     }
 
     /// A handle that is never closed, and what it stands for.
@@ -108,27 +127,50 @@ pub(crate) unsafe fn direct<'a>(pool: *const millpond_pool) -> Option<&'a Pool> 
     unsafe { &*handle.parts.get() }.direct.as_ref()
 }
 
-/// What a handle stands for, if it is open.
+/// A handle that is open, perhaps in the parent of this process.
+///
+/// # Safety
+/// As [`direct`].
+unsafe fn not_closed<'a>(pool: *const millpond_pool) -> Result<&'a millpond_pool, Failure> {
+    // SAFETY: a handle stays for ever.
+    let handle = unsafe { pool.as_ref() };
+    let handle = handle
+        .ok_or_else(|| Failure::invalid("the pool is null: open one with millpond_pool_open"))?;
+    match handle.state.load(Ordering::Relaxed) {
+        DIRECT | STACKED => Ok(handle),
+        _ => Err(closed()),
+    }
+}
+
+fn closed() -> Failure {
+    let reason = "the pool is closed, or never was one: open one with millpond_pool_open";
+    Failure::new(millpond_status::Closed, reason)
+}
+
+/// What a handle stands for, if it is open, and opened by this process.
 ///
 /// # Safety
 /// As [`direct`].
 pub(crate) unsafe fn opened<'a>(
     pool: *const millpond_pool,
 ) -> Result<(&'a millpond_pool, &'a Open), Failure> {
-    // SAFETY: a handle stays for ever.
-    let handle = unsafe { pool.as_ref() };
-    let handle = handle
-        .ok_or_else(|| Failure::invalid("the pool is null: open one with millpond_pool_open"))?;
-    let closed = || {
-        let reason = "the pool is closed, or never was one: open one with millpond_pool_open";
-        Failure::new(millpond_status::Closed, reason)
-    };
-    if !matches!(handle.state.load(Ordering::Relaxed), DIRECT | STACKED) {
-        return Err(closed());
+    // SAFETY: the caller's promise.
+    let handle = unsafe { not_closed(pool) }?;
+    if handle.process.has_forked() {
+        return Err(AllocError::Forked.into());
     }
     // SAFETY: as in `direct`.
     let parts = unsafe { &*handle.parts.get() };
     Ok((handle, parts.open.as_ref().ok_or_else(closed)?))
+}
+
+/// Whether a pool is open in the parent of this process. What a child frees stays there.
+///
+/// # Safety
+/// As [`direct`].
+pub(crate) unsafe fn is_parents(pool: *const millpond_pool) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { not_closed(pool) }.is_ok_and(|handle| handle.process.has_forked())
 }
 
 /// Runs a call on an open pool.
@@ -169,35 +211,32 @@ pub unsafe extern "C" fn millpond_pool_open(
 }
 
 /// The pool of the whole process, opened by whoever asks first on the device that `MILLPOND_DEVICE` names, with the settings of
-/// `MILLPOND_CONF`. It cannot be closed.
+/// `MILLPOND_CONF`. It cannot be closed. A forked child has its own.
 ///
 /// # Safety
 /// Memory for a pointer, or null, which is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn millpond_pool_instance(out: *mut *mut millpond_pool) -> c_int {
-    static INSTANCE: Mutex<Option<(u32, &millpond_pool)>> = Mutex::new(None);
+    static INSTANCE: PerProcess<Mutex<Option<&millpond_pool>>> = PerProcess::new();
     answer(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { place(out, "out") }?;
-        let mut instance = INSTANCE.lock();
-        // A forked child has a pool of its own.
-        let process = std::process::id();
+        let mut instance = INSTANCE.get().lock();
         let handle = match *instance {
-            Some((of, handle)) if of == process => handle,
-            _ => {
+            Some(handle) => handle,
+            None => {
                 host_memory_ffi::ensure()?;
                 let pool = Pool::instance(|| Place::read("")?.open_pool())?;
-                millpond_pool::leak(Open::of_pool(pool), true)
+                instance.insert(millpond_pool::leak(Open::of_pool(pool), true))
             }
         };
-        *instance = Some((process, handle));
         *out = std::ptr::from_ref(handle).cast_mut();
         Ok(())
     })
 }
 
 /// Closes a pool. Its memory goes back to the device, also under blocks that are still held; no other call with this pool may be under way.
-/// Using it later is an error.
+/// Using it later is an error. In a forked child of the process that opened it, what is behind the handle stays as it is.
 ///
 /// # Safety
 /// Null, or a handle that [`millpond_pool_open`] gave out.
@@ -205,7 +244,7 @@ pub unsafe extern "C" fn millpond_pool_instance(out: *mut *mut millpond_pool) ->
 pub unsafe extern "C" fn millpond_pool_close(pool: *mut millpond_pool) -> c_int {
     answer(|| {
         // SAFETY: the caller's promise.
-        let (handle, _) = unsafe { opened(pool) }?;
+        let handle = unsafe { not_closed(pool) }?;
         if handle.is_instance {
             return Err(Failure::invalid(
                 "the process-wide pool is not closed: it ends with the process",
@@ -217,7 +256,11 @@ pub unsafe extern "C" fn millpond_pool_close(pool: *mut millpond_pool) -> c_int 
         }
         handle.know_pool(false);
         // SAFETY: the caller promises that no other call is under way, and none that comes later gets here.
-        drop(std::mem::take(unsafe { &mut *handle.parts.get() }));
+        let parts = std::mem::take(unsafe { &mut *handle.parts.get() });
+        if handle.process.has_forked() {
+            // Other threads may have been changing them when the process was forked.
+            std::mem::forget(parts);
+        }
         Ok(())
     })
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millpond::driver::{DevicePtr, Stream};
+use millpond::fork::PerProcess;
 use millpond::pool::{Pool, PoolConfig, Region};
 use millpond::resource::OverLimit;
 use millpond::{AllocError, FreeError, Resource};
@@ -57,12 +58,12 @@ impl TorchDevice {
 
     #[cold]
     fn open(number: i32) -> Result<&'static TorchDevice, Failure> {
-        static OPENING: Mutex<()> = Mutex::new(());
+        static OPENING: PerProcess<Mutex<()>> = PerProcess::new();
         let slot = usize::try_from(number).ok().and_then(|number| DEVICES.get(number));
         let slot = slot.ok_or_else(|| {
             Failure::invalid(format!("device {number}: PyTorch has 0 to {}", MOST_DEVICES - 1))
         })?;
-        let _opening = OPENING.lock();
+        let _opening = OPENING.get().lock();
         if slot.get().is_none() {
             let (handle, open) = millpond_pool::for_ever(place_of(number)?.open()?);
             let device = TorchDevice {

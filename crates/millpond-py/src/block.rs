@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use millpond::FreeError;
+use millpond::{AllocError, FreeError};
 use millpond::driver::{DevicePtr, Stream};
 use millpond_capi::open::Open;
 use millpond_capi::status::Failure;
@@ -47,6 +47,10 @@ impl Block {
     }
 
     fn give_back_on(&self, stream: Stream, is_chosen: bool) -> Result<(), Failure> {
+        if self.open.has_forked() {
+            // It is the parent's, and stays.
+            return Ok(());
+        }
         let is_elsewhere = self.thread != std::thread::current().id();
         if stream == Stream::PER_THREAD && is_elsewhere && !is_chosen {
             // Here that is another stream than the block's own, which has no name here.
@@ -65,6 +69,9 @@ impl Block {
     /// The place of some bytes of it.
     fn part(&self, offset: usize, bytes: usize) -> PyResult<DevicePtr> {
         self.alive()?;
+        if self.open.has_forked() {
+            return Err(raised(AllocError::Forked));
+        }
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes => Ok(self.ptr.offset(offset)),
             _ => Err(PyValueError::new_err(format!(

@@ -31,6 +31,15 @@ pub(crate) struct Pool {
 
 impl Pool {
     fn opened(&self) -> PyResult<Arc<Open>> {
+        let open = self.opened_by_anyone()?;
+        match open.has_forked() {
+            true => Err(raised(AllocError::Forked)),
+            false => Ok(open),
+        }
+    }
+
+    /// By this process, or its parent.
+    fn opened_by_anyone(&self) -> PyResult<Arc<Open>> {
         self.open.read().clone().ok_or_else(|| {
             raised(Failure::new(millpond_status::Closed, "the pool is closed: open another"))
         })
@@ -147,7 +156,8 @@ impl Pool {
         nbytes: Option<usize>,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let (open, ptr, stream) = (self.opened()?, DevicePtr(ptr), Given::raw(stream)?);
+        // What a forked child gives is its parent's, and stays.
+        let (open, ptr, stream) = (self.opened_by_anyone()?, DevicePtr(ptr), Given::raw(stream)?);
         let free = || match nbytes {
             Some(bytes) => open.deallocate(ptr, bytes, stream).map_err(Failure::from),
             None => open.deallocate_unsized(ptr, stream),

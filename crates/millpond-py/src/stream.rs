@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millpond::driver::{Driver, Stream as RawStream, StreamFlags};
+use millpond::fork::LeftToParent;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -12,14 +13,14 @@ use crate::errors::raised;
 /// An ordered queue of work on a pool's device. Destroyed with the last that refers to it; what is queued on it still runs.
 #[pyclass(module = "millpond", frozen)]
 pub(crate) struct Stream {
-    driver: Arc<dyn Driver>,
+    driver: LeftToParent<Arc<dyn Driver>>,
     raw: RawStream,
 }
 
 impl Stream {
     pub(crate) fn new(driver: Arc<dyn Driver>) -> PyResult<Stream> {
         let raw = driver.create_stream(StreamFlags::NON_BLOCKING).map_err(raised)?;
-        Ok(Stream { driver, raw })
+        Ok(Stream { driver: LeftToParent::new(driver), raw })
     }
 }
 
@@ -54,8 +55,11 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Nobody is left who could be told.
-        let _ = self.driver.destroy_stream(self.raw);
+        // In a forked child it is the parent's.
+        if !self.driver.has_forked() {
+            // Nobody is left who could be told.
+            let _ = self.driver.destroy_stream(self.raw);
+        }
     }
 }
 

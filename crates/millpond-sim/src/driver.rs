@@ -23,7 +23,7 @@ use crate::stream_pool::Taker;
 use crate::vmm::{Refusal, Vmm};
 use crate::work::{Point, Work};
 
-/// The code of calls in a child that was forked after its parent had joined a shared device: CUDA's for not initialised.
+/// The code of calls in a child, to a device of its parent's: CUDA's for not initialised.
 pub const FORKED_CODE: i32 = 3;
 
 const SMALL_HOST_ALIGN: u64 = 64 << 10;
@@ -52,16 +52,16 @@ enum Freeable {
 }
 
 impl SimGpu {
-    /// Whether this process was forked by the one that joined. Asked before the lock is taken, which a thread may have held that
+    /// Whether this process was forked by the one that made the device. Asked before the lock is taken, which a thread may have held that
     /// the child does not have.
     fn is_forked(&self) -> bool {
-        self.joined.is_some_and(|joined| joined.process != std::process::id())
+        self.machine.has_forked()
     }
 
     fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {
         if self.is_forked() {
             let kind = DriverErrorKind::Other { code: FORKED_CODE };
-            let detail = "a forked child has no part in its parent's shared device";
+            let detail = "a forked child has no part in its parent's device: open it anew";
             return Err(DriverError::with_detail(call, kind, detail));
         }
         let mut machine = Entered::new(self.machine.lock());

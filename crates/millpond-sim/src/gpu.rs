@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond::driver::{Access, Call, DeviceInfo, DeviceKind, DevicePtr, PhysicalProperties};
+use millpond::fork::LeftToParent;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -52,10 +53,12 @@ pub struct SimOptions {
 ///
 /// One lock guards the whole device, as one lock guards much of a real driver; the host has one clock,
 /// which every call of every thread moves on.
+///
+/// A child that is forked has no device: its calls fail with [`FORKED_CODE`](crate::FORKED_CODE).
 #[derive(Debug)]
 pub struct SimGpu {
     pub(crate) info: DeviceInfo,
-    pub(crate) machine: Mutex<Machine>,
+    pub(crate) machine: LeftToParent<Mutex<Machine>>,
     pub(crate) options: SimOptions,
     /// Its handles and addresses are this one's.
     pub(crate) number: AtomicU64,
@@ -96,6 +99,7 @@ impl SimGpu {
             multiprocessors: profile.multiprocessors as u32,
         };
         let machine = Mutex::new(Machine::new(profile, &options, parts, number));
+        let machine = LeftToParent::new(machine);
         let number = number.into();
         SimGpu { info, machine, options, number, stream_epoch: Arc::default(), joined }
     }

@@ -14,8 +14,6 @@ use crate::shared_memory::SharedMemory;
 pub struct Joined {
     /// The broker's process.
     pub broker_pid: u32,
-    /// The process that joined: not a child that it forked.
-    pub(crate) process: u32,
 }
 
 impl SimGpu {
@@ -51,7 +49,7 @@ impl SimGpu {
             clock: Some(RealClock::begun_at(welcome.clock_start_ns, speed)),
             memory: Some(memory),
         };
-        let joined = Joined { broker_pid: welcome.broker_pid, process: std::process::id() };
+        let joined = Joined { broker_pid: welcome.broker_pid };
         Ok(SimGpu::from_parts(profile, options, parts, Some(joined)))
     }
 

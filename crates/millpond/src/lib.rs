@@ -8,6 +8,7 @@
 //! - [`buffer`] is typed memory over any resource.
 //! - [`trace`] is what was recorded: allocations and frees of real programs, read from files.
 //! - [`replay`] does what was recorded again, with another allocator.
+//! - [`fork`] is what a forked child must know of its parent's memory.
 //! - [`device`] is how people and programs name a device (`sim:a100-80g`, `cuda:0`).
 //!
 //! ```
@@ -31,6 +32,8 @@ pub mod buffer;
 mod chunks;
 pub mod device;
 pub mod driver;
+#[allow(unsafe_code)]
+pub mod fork;
 pub mod nearest;
 pub mod pool;
 pub mod replay;

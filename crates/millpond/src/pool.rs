@@ -23,8 +23,6 @@ mod bins;
 mod config;
 mod counters;
 #[allow(unsafe_code)]
-mod fork;
-#[allow(unsafe_code)]
 mod handshake;
 mod headers;
 mod heap;
@@ -68,12 +66,14 @@ use self::background::Watch;
 pub use self::config::{ConfigError, PoolConfig};
 use self::inner::{BelongsTo, Inner, InnerOptions};
 pub use self::raw_handle::{ByHandle, Remembered};
+pub(crate) use self::remembered_pointers::forget as forget_last_uses;
 pub use self::region::{Region, RegionOptions};
 pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
 use crate::driver::{
     Access, CaptureId, Counted, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
 };
+use crate::fork::{LeftToParent, PerProcess};
 use crate::resource::{AllocError, FreeError, Recoverable, Resource, Usage};
 use crate::trace::Snapshot;
 
@@ -105,7 +105,7 @@ use crate::trace::Snapshot;
 pub struct Pool {
     /// Dropped first: while the background looks, the pool is there.
     watch: Option<Arc<Watch>>,
-    inner: Arc<Inner>,
+    inner: LeftToParent<Arc<Inner>>,
 }
 
 impl Pool {
@@ -135,21 +135,21 @@ impl Pool {
             config,
         };
         membarrier::register();
-        let inner = Arc::new(Inner::new(Counted::new(driver), options)?);
+        let inner = LeftToParent::new(Arc::new(Inner::new(Counted::new(driver), options)?));
         Ok(Pool { watch: background::watch(&inner).map(Arc::new), inner })
     }
 
-    /// The pool of the whole process, made by whoever asks first.
+    /// The pool of the whole process, made by whoever asks first. A forked child has its own.
     ///
     /// # Errors
     /// As `make`; whoever asks next tries again.
     pub fn instance<E>(make: impl FnOnce() -> Result<Pool, E>) -> Result<Pool, E> {
-        static INSTANCE: Mutex<Option<Pool>> = Mutex::new(None);
-        let mut instance = INSTANCE.lock();
-        if let Some(pool) = instance.as_ref().filter(|pool| !pool.inner.has_forked()) {
-            return Ok(pool.clone());
+        static INSTANCE: PerProcess<Mutex<Option<Pool>>> = PerProcess::new();
+        let mut instance = INSTANCE.get().lock();
+        match &*instance {
+            Some(pool) => Ok(pool.clone()),
+            None => Ok(instance.insert(make()?).clone()),
         }
-        Ok(instance.insert(make()?).clone())
     }
 
     /// How the pool behaves.

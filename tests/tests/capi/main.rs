@@ -62,6 +62,13 @@ fn a_host_without_memory_is_an_answer_and_no_end() {
     assert!(run(&program, &[]).ends_with("all is well\n"));
 }
 
+/// Its pools are changed by other threads at the moment when it is forked.
+#[test]
+fn a_forked_child_closes_its_parents_pools_and_has_its_own() {
+    let program = compile("gcc", "millpond_fork.c", "capi_fork", &[]);
+    assert!(run(&program, &[]).ends_with("all is well\n"));
+}
+
 /// What valgrind is to look at, and fail for.
 const MEMCHECK: [&str; 7] = [
     "valgrind",

@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use libloading::Library;
+use millpond::fork::PerProcess;
 use parking_lot::Mutex;
 
 use super::functions::{Functions, RawStatus};
@@ -66,8 +67,10 @@ impl Libcuda {
     /// The driver in the library of this name or path, or in the one that the system has. Each is opened once and stays open: a
     /// driver has threads and exit handlers of its own, which unloading would pull from under.
     pub(crate) fn open(path: Option<&OsStr>) -> Result<&'static Cuda, LibraryError> {
-        static OPEN: Mutex<Vec<(Option<OsString>, &'static Cuda)>> = Mutex::new(Vec::new());
-        let mut open = OPEN.lock();
+        type Opened = Vec<(Option<OsString>, &'static Cuda)>;
+        // A child that is forked while another thread opens one must not wait for that.
+        static OPEN: PerProcess<Mutex<Opened>> = PerProcess::new();
+        let mut open = OPEN.get().lock();
         if let Some((_, cuda)) = open.iter().find(|(of, _)| of.as_deref() == path) {
             return Ok(cuda);
         }

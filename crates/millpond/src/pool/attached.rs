@@ -9,6 +9,7 @@ use super::points::StreamSlot;
 use super::remembered_pointers::{forget, remember};
 use super::thread_cache::ThreadCache;
 use crate::driver::Stream;
+use crate::fork::LeftToParent;
 
 /// The caches of one thread in one pool.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ const MOST_STREAMS: usize = 256;
 
 /// All caches of a thread. Dropped when the thread ends: they go back to their pools.
 #[derive(Debug, Default)]
-struct Attached(Vec<OfPool>);
+struct Attached(Vec<LeftToParent<OfPool>>);
 
 thread_local! {
     static ATTACHED: RefCell<Attached> = const { RefCell::new(Attached(Vec::new())) };
@@ -62,7 +63,7 @@ pub(super) fn attach(
     remembered_in: Option<u64>,
 ) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
     let find = |attached: &mut Attached| {
-        if attached.0.iter().any(OfPool::is_gone) {
+        if attached.0.iter().any(|of_pool| of_pool.is_gone()) {
             forget();
             attached.0.retain(|of_pool| !of_pool.is_gone());
         }
@@ -70,7 +71,8 @@ pub(super) fn attach(
         let index = known.unwrap_or_else(|| {
             let counters = inner.add_counters();
             let (pool, weak) = (inner.id, Arc::downgrade(inner));
-            attached.0.push(OfPool { pool, inner: weak, counters, caches: Vec::new() });
+            let of_pool = OfPool { pool, inner: weak, counters, caches: Vec::new() };
+            attached.0.push(LeftToParent::new(of_pool));
             attached.0.len() - 1
         });
         let of_pool = &mut attached.0[index];
@@ -107,7 +109,7 @@ pub(super) fn attach(
 impl Drop for Attached {
     fn drop(&mut self) {
         forget();
-        for of_pool in self.0.drain(..) {
+        for of_pool in self.0.drain(..).filter_map(LeftToParent::into_own) {
             if let Some(inner) = of_pool.inner.upgrade() {
                 let caches = of_pool.caches.into_iter().map(|(_, cache)| cache);
                 inner.detach(caches, of_pool.counters);

@@ -25,7 +25,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use self::chunks::Chunks;
 use self::growth::Growth;
-use super::fork::Process;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
 use super::pages::Pages;
@@ -35,6 +34,7 @@ use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverResult, PhysicalHandle, PhysicalProperties,
     RelaxedCalls, Stream,
 };
+use crate::fork::Process;
 
 /// A stream, as a request names it and as the pool numbers it.
 #[derive(Clone, Copy, Debug)]

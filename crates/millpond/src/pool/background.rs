@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::fork::Process;
 use super::inner::Inner;
+use crate::fork::Process;
 
 static BACKGROUND: LazyLock<Background> = LazyLock::new(Background::default);
 

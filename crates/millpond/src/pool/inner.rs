@@ -25,7 +25,6 @@ use self::regions::Regions;
 use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
 use super::counters::{Counters, Counting};
-use super::fork::Process;
 use super::headers::Tag;
 use super::middle::Middle;
 use super::page_map::PageMap;
@@ -33,6 +32,7 @@ use super::stats::PoolStats;
 use super::streams::Order;
 use super::thread_cache::ThreadCache;
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
+use crate::fork::Process;
 use crate::resource::Direct;
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
@@ -304,9 +304,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Threads may go on remembering their caches, and have them.
         self.caches.get_mut().by_tag.iter().for_each(|cache| cache.set_unknown());
-        if self.has_forked() {
-            self.direct.forget();
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! A full memory barrier on every thread of the process, asked for by one.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 #[cfg(target_os = "linux")]
 use rustix::thread::{MembarrierCommand, membarrier};
@@ -12,11 +11,14 @@ use rustix::thread::{MembarrierCommand, membarrier};
 /// # Panics
 /// If the kernel has no `membarrier` (Linux before 4.14): nothing else makes the cheap side of the handshake safe.
 pub(super) fn register() {
-    static REGISTERED: OnceLock<()> = OnceLock::new();
+    // No `OnceLock`, which a child would wait for in vain that was forked while another thread was in it. To register twice does no harm.
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    // Acquire and release: who sees it has been registered.
     #[cfg(target_os = "linux")]
-    REGISTERED.get_or_init(|| {
+    if !IS_REGISTERED.load(Ordering::Acquire) {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).expect("Linux 4.14 or newer");
-    });
+        IS_REGISTERED.store(true, Ordering::Release);
+    }
     #[cfg(not(target_os = "linux"))]
     compile_error!("the pool's caches need membarrier");
 }

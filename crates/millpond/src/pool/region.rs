@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use super::Pool;
 use super::inner::Inner;
 use crate::driver::{DevicePtr, Driver, DriverError, PhysicalProperties, Stream};
+use crate::fork::LeftToParent;
 use crate::resource::{AllocError, FreeError, Resource, Usage};
 
 /// How a region is made.
@@ -28,7 +29,7 @@ pub struct RegionOptions {
 /// freed to it or to the pool. When it is dropped, its memory goes back with its last block.
 #[derive(Debug)]
 pub struct Region {
-    inner: Arc<Inner>,
+    inner: LeftToParent<Arc<Inner>>,
     pool: Weak<Inner>,
 }
 
@@ -38,7 +39,7 @@ impl Region {
             return Err(AllocError::Forked);
         }
         let keep_bytes = options.dedicated_bytes as u64;
-        let inner = pool.inner.add_region(options)?;
+        let inner = LeftToParent::new(pool.inner.add_region(options)?);
         let region = Region { inner, pool: Arc::downgrade(&pool.inner) };
         // Given up again if there is not enough.
         region.inner.fetch(keep_bytes)?;
@@ -98,8 +99,8 @@ impl Resource for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.upgrade()
-            && !pool.has_forked()
+        if !self.inner.has_forked()
+            && let Some(pool) = self.pool.upgrade()
         {
             pool.give_up_region(&self.inner);
         }

@@ -119,7 +119,7 @@ pub(super) unsafe fn remember(pool: &Inner, number: u64, stream: Stream, cache: 
 }
 
 /// This thread has no caches any more.
-pub(super) fn forget() {
+pub(crate) fn forget() {
     lately(|lately| {
         for last in lately {
             // No pool has this number.

@@ -39,11 +39,6 @@ impl Direct {
         self.books.lock().around(ptr)
     }
 
-    /// Leaves all blocks to whoever else has them: another process.
-    pub(crate) fn forget(&mut self) {
-        self.books.get_mut().blocks.clear();
-    }
-
     fn reserved_for(&self, bytes: usize) -> Option<usize> {
         bytes.checked_next_multiple_of(self.driver.device().plain_granularity_bytes)
     }

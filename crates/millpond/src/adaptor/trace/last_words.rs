@@ -11,13 +11,14 @@ use parking_lot::Mutex;
 
 use super::at_exit::at_exit;
 use super::log::Shared;
+use crate::fork::PerProcess;
 
 /// The logs that are open.
-static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static OPEN: PerProcess<Mutex<Vec<Weak<Shared>>>> = PerProcess::new();
 
 /// From now on the log is flushed before the program ends.
 pub(super) fn promise(log: &Arc<Shared>) {
-    let mut open = OPEN.lock();
+    let mut open = OPEN.get().lock();
     open.retain(|log| log.strong_count() > 0);
     open.push(Arc::downgrade(log));
     drop(open);
@@ -42,7 +43,7 @@ extern "C" fn program_exits() {
 }
 
 fn flush_all() {
-    let open: Vec<Arc<Shared>> = OPEN.lock().iter().filter_map(Weak::upgrade).collect();
+    let open: Vec<Arc<Shared>> = OPEN.get().lock().iter().filter_map(Weak::upgrade).collect();
     for log in open {
         // A failure is on standard error already.
         let _ = log.flush();
