@@ -69,6 +69,18 @@ fn a_forked_child_closes_its_parents_pools_and_has_its_own() {
     assert!(run(&program, &[]).ends_with("all is well\n"));
 }
 
+/// What a thread was told last is its own until it ends, and whoever loads a library may unload it before.
+#[test]
+fn a_thread_may_end_after_the_library_was_unloaded() {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi_dlopen");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    succeeds(gcc.arg(client("millpond_dlopen.c")).args(["-lpthread", "-ldl"]));
+    let library = dist::directory().join("lib/libmillpond.so");
+    let said = succeeds(Command::new(&program).arg(library).env_remove("MILLPOND_CONF"));
+    assert!(said.ends_with("all is well\n"), "{said}");
+}
+
 /// What valgrind is to look at, and fail for.
 const MEMCHECK: [&str; 7] = [
     "valgrind",
