@@ -102,6 +102,7 @@ static void settings(millpond_pool *pool) {
   DONE(millpond_get_config(pool, &config));
   CHECK(config.slack == 0.5 && config.batch_alloc_count == 16 && !config.enable_defrag);
   DONE(millpond_configure(pool, "slack:0.15,enable_defrag:true"));
+  DONE(millpond_configure(pool, "enable_stats:True,enable_defrag:1,thread_cache_max_bytes:64MiB"));
   FAILS(millpond_configure(pool, "slak:0"), MILLPOND_STATUS_INVALID_ARGUMENT, "did you mean slack");
   FAILS(millpond_configure(pool, NULL), MILLPOND_STATUS_INVALID_ARGUMENT, "null");
   config.struct_bytes = 0;

@@ -115,7 +115,7 @@ def figures():
     torch.cuda.reset_peak_memory_stats()
     assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
     assert "Millpond on cuda:0" in torch.cuda.memory_summary() and "driver calls" in torch.cuda.memory_summary()
-    millpond.torch.configure("slack:0,enable_defrag:false")
+    millpond.torch.configure("slack:0,enable_defrag:False,global_cache_max_bytes:64MiB")
     for wrong, text in [("slak:0", "slack"), ("slack:-1", "slack")]:
         try:
             millpond.torch.configure(wrong)

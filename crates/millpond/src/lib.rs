@@ -9,6 +9,7 @@
 //! - [`trace`] is what was recorded: allocations and frees of real programs, read from files.
 //! - [`replay`] does what was recorded again, with another allocator.
 //! - [`fork`] is what a forked child must know of its parent's memory.
+//! - [`written`] is how people write sizes and switches.
 //! - [`device`] is how people and programs name a device (`sim:a100-80g`, `cuda:0`).
 //!
 //! ```
@@ -40,6 +41,7 @@ pub mod replay;
 pub mod resource;
 pub mod stack;
 pub mod trace;
+pub mod written;
 
 pub use buffer::{BufferError, DeviceBuffer};
 pub use driver::{DevicePtr, Driver, DriverError, Stream};

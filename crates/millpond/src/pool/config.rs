@@ -13,6 +13,7 @@ use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
 use crate::nearest::nearest;
 use crate::resource::ALIGNMENT;
+use crate::written;
 
 /// How a pool behaves. Every field can be changed while the pool runs.
 ///
@@ -176,7 +177,8 @@ impl PoolConfig {
         settings(&text).map(|setting| setting.map(owned)).collect()
     }
 
-    /// Changes what a text such as `slack:0.05,enable_stats:false` names, and nothing else.
+    /// Changes what a text such as `slack:0.05,enable_stats:False,global_cache_max_bytes:16MiB` names, and nothing else. Sizes are bytes or
+    /// have a unit; a switch is `True`, `true` or `1`, or `False`, `false` or `0`.
     ///
     /// # Errors
     /// A setting that makes no sense, alone or with the others, named. Nothing has changed then.
@@ -196,19 +198,24 @@ impl PoolConfig {
         fn read<T: FromStr>(field: &str, value: &str, what: &str) -> Result<T, ConfigError> {
             value.parse().map_err(|_| ConfigError::new(field, &value, format!("must be {what}")))
         }
+        let wrong = |what: &str| ConfigError::new(field, &value, format!("must be {what}"));
         let count = |value| read(field, value, "a whole number");
         let fraction = |value| read(field, value, "a fraction such as 0.1");
-        let switch = |value| read(field, value, "true or false");
+        let size = |value| {
+            let bytes = written::size(value).and_then(|bytes| usize::try_from(bytes).ok());
+            bytes.ok_or_else(|| wrong("a size such as 1048576 or 1MiB"))
+        };
+        let switch = |value| written::switch(value).ok_or_else(|| wrong("true or false"));
         match field {
-            "alignment" => self.alignment = count(value)?,
+            "alignment" => self.alignment = size(value)?,
             "thread_cache_max_blocks" => self.thread_cache_max_blocks = count(value)?,
-            "thread_cache_max_bytes" => self.thread_cache_max_bytes = count(value)?,
+            "thread_cache_max_bytes" => self.thread_cache_max_bytes = size(value)?,
             "global_cache_max_blocks" => self.global_cache_max_blocks = count(value)?,
-            "global_cache_max_bytes" => self.global_cache_max_bytes = count(value)?,
+            "global_cache_max_bytes" => self.global_cache_max_bytes = size(value)?,
             "batch_alloc_count" => self.batch_alloc_count = count(value)?,
             "slack" => self.slack = fraction(value)?,
             "direct_above_bytes" => {
-                self.direct_above_bytes = if value == "none" { None } else { Some(count(value)?) };
+                self.direct_above_bytes = if value == "none" { None } else { Some(size(value)?) };
             }
             "defrag_threshold" => self.defrag_threshold = fraction(value)?,
             "defrag_interval_ms" => {
@@ -436,6 +443,30 @@ mod tests {
     }
 
     #[test]
+    fn sizes_and_switches_are_read_as_pytorch_and_people_write_them() {
+        for (text, enable_stats) in [
+            ("True", true),
+            ("true", true),
+            ("1", true),
+            ("False", false),
+            ("false", false),
+            ("0", false),
+        ] {
+            let config: PoolConfig = format!("enable_stats:{text}").parse().unwrap();
+            assert_eq!(config.enable_stats, enable_stats, "{text}");
+        }
+        let text = "alignment:4KiB,thread_cache_max_bytes:1MiB,global_cache_max_bytes:1.5GiB,direct_above_bytes:1GB";
+        let expected = PoolConfig {
+            alignment: 4096,
+            thread_cache_max_bytes: 1 << 20,
+            global_cache_max_bytes: 3 << 29,
+            direct_above_bytes: Some(1_000_000_000),
+            ..PoolConfig::default()
+        };
+        assert_eq!(text.parse(), Ok(expected));
+    }
+
+    #[test]
     fn bad_settings_are_refused_by_name() {
         let cases = [
             ("alignment:300", "alignment"),
@@ -449,6 +480,9 @@ mod tests {
             ("defrag_threshold:1.5", "defrag_threshold"),
             ("defrag_interval_ms:0", "defrag_interval_ms"),
             ("enable_stats:maybe", "enable_stats"),
+            ("thread_cache_max_bytes:1XiB", "thread_cache_max_bytes"),
+            ("direct_above_bytes:99999999999999999999GiB", "direct_above_bytes"),
+            ("direct_above_bytes:-1", "direct_above_bytes"),
             ("thread_cache_max_blocks:2000000", "thread_cache_max_blocks"),
             ("nonsense", "nonsense"),
         ];

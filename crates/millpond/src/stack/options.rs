@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use bytesize::ByteSize;
-
 use super::entry::{Kind, OptionSpec};
 use crate::nearest::suggestion;
+use crate::written;
 
 /// The options of a resource or an adaptor: what was chosen, and defaults for the rest.
 ///
@@ -176,7 +175,7 @@ impl Given {
 
 fn read(kind: Kind, text: &str) -> Result<Value, String> {
     let size = |what: &str| {
-        let bytes = text.parse::<ByteSize>().ok().and_then(|size| size.as_u64().try_into().ok());
+        let bytes = written::size(text).and_then(|bytes| bytes.try_into().ok());
         bytes.map(Value::Size).ok_or_else(|| format!("must be {what}"))
     };
     let path = || match text {
@@ -202,7 +201,8 @@ fn read(kind: Kind, text: &str) -> Result<Value, String> {
         // Its form is the business of whoever reads it.
         Kind::Text(_) => Ok(Value::Text),
         Kind::Switch => {
-            text.parse().map(Value::Switch).map_err(|_| "must be true or false".to_owned())
+            let on = written::switch(text).map(Value::Switch);
+            on.ok_or_else(|| "must be true or false".to_owned())
         }
         Kind::OneOf(words) => match words.iter().find(|word| **word == text) {
             Some(word) => Ok(Value::Word(word)),
@@ -223,6 +223,7 @@ mod tests {
         assert_eq!(read(Kind::Size, "4GiB"), Ok(Value::Size(4 << 30)));
         assert_eq!(read(Kind::Size, "1.5KiB"), Ok(Value::Size(1536)));
         assert_eq!(read(Kind::Size, "1000"), Ok(Value::Size(1000)));
+        assert_eq!(read(Kind::Switch, "True"), Ok(Value::Switch(true)));
         assert_eq!(read(Kind::SizeOrNone, "none"), Ok(Value::None));
         assert_eq!(read(Kind::FractionOrNone, "none"), Ok(Value::None));
         assert_eq!(read(Kind::FractionOrNone, "0.5"), Ok(Value::Fraction(0.5)));
@@ -231,6 +232,7 @@ mod tests {
             (Kind::Size, "-1"),
             (Kind::Size, "much"),
             (Kind::Size, "none"),
+            (Kind::Size, "99999999999999999999GiB"),
             (Kind::Size, ""),
             (Kind::Count, "1.5"),
             (Kind::Count, "-1"),
