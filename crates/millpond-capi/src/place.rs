@@ -1,8 +1,11 @@
 //! From the name of a device and a stack to what allocates there.
 
+use std::path::Path;
+
 use millpond::Stack;
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
 use millpond::pool::Pool;
+use millpond_sim::Profile;
 
 use crate::device_of_foreign_streams::open_device;
 use crate::open::Open;
@@ -59,17 +62,76 @@ impl Place {
     }
 }
 
-/// A profile's file may have slashes in its path: the device is as short as the rest lets it be.
+/// Where the device's name ends. The path of a profile's file may have slashes, too.
 fn split(text: &str) -> (&str, &str) {
     let slashes = text.match_indices('/').map(|(at, _)| (&text[..at], &text[at + 1..]));
-    let is_right = |(device, stack): &(&str, &str)| {
-        device.parse::<DeviceName>().is_ok() && stack.parse::<Stack>().is_ok()
-    };
-    let is_file = |device: &str| device.strip_prefix("sim:").is_some_and(|path| path.contains('/'));
-    match slashes.clone().find(is_right) {
+    let shortest = slashes.clone().next().unwrap_or((text, DEFAULT_STACK));
+    let Some(profile) = shortest.0.strip_prefix("sim:") else { return shortest };
+    let is_file = |device: &str| Path::new(&device["sim:".len()..]).is_file();
+    if Profile::names().any(|name| name == profile) {
+        return shortest;
+    }
+    if let Some(found) = slashes.clone().find(|(device, _)| is_file(device)) {
+        return found;
+    }
+    // There is no such device. What is said of it is said of what it most likely was to be.
+    let ends_in_stack = slashes.clone().find(|(_, stack)| stack.parse::<Stack>().is_ok());
+    let is_path = matches!(profile, "" | "." | ".." | "~") || text.contains(".toml");
+    match ends_in_stack {
+        _ if is_file(text) => (text, DEFAULT_STACK),
+        _ if !is_path => shortest,
         Some(found) => found,
-        // What is wrong with it is said of the first part that could be a device's name.
-        None if is_file(text) && std::path::Path::new(&text[4..]).exists() => (text, DEFAULT_STACK),
-        None => slashes.clone().next().unwrap_or((text, DEFAULT_STACK)),
+        None => (text, DEFAULT_STACK),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a text that is wrong.
+    fn refusal(text: &str) -> String {
+        let opened = Place::read(text).and_then(|place| place.open());
+        opened.err().unwrap_or_else(|| panic!("{text} is right")).reason
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_of_the_part_that_is() {
+        let cases = [
+            ("sim:a100-80g/limit:4XiB/pool", "limit: bytes = 4XiB: must be a size such as 4GiB"),
+            ("sim:a100-80g/limit:99999999999999999999GiB/pool", "must be a size such as 4GiB"),
+            ("sim:a100-80g/trace/pool", "trace needs its path"),
+            ("sim:a100-80g/pool/pool", "pool is a resource and stands last"),
+            ("sim:a100-80g/", "an empty text names no allocator"),
+            ("sim:a100-80h/pool", "unknown profile 'a100-80h', did you mean 'a100-80g'?"),
+            ("sim:a100-80h/limit:4XiB/pool", "limit: bytes = 4XiB"),
+            ("sim:/no/such/profile.toml", "cannot read profile file '/no/such/profile.toml'"),
+            ("sim:/no/such/profile.toml/pool", "cannot read profile file '/no/such/profile.toml'"),
+            ("sim:./no.toml/limit:4GiB/pool", "cannot read profile file './no.toml'"),
+            ("sim:no/such.toml", "cannot read profile file 'no/such.toml'"),
+            ("sim:no.toml", "cannot read profile file 'no.toml'"),
+            ("sim:", "'sim:' names no device"),
+            ("cuda:x/pool", "'cuda:x' names no device"),
+            ("limit:4XiB/pool", "limit: bytes = 4XiB"),
+        ];
+        for (text, expected) in cases {
+            let reason = refusal(text);
+            assert!(reason.contains(expected), "{text}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_profiles_file_may_have_slashes_in_its_path() {
+        let directory = std::env::temp_dir().join(format!("millpond-place-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("pool");
+        std::fs::write(&file, "base = \"v100-16g\"\n").unwrap();
+        let file = file.to_str().unwrap();
+        let with_stack = format!("sim:{file}/limit:1GiB/pool");
+        assert_eq!(split(&with_stack), (&*format!("sim:{file}"), "limit:1GiB/pool"));
+        assert_eq!(split(&format!("sim:{file}")), (&*format!("sim:{file}"), "pool"));
+        let wrong = format!("sim:{file}/limit:4XiB/pool");
+        assert!(refusal(&wrong).contains("limit: bytes = 4XiB"), "{}", refusal(&wrong));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }
