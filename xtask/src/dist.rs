@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::run::{cargo, root, run, target};
+use crate::run::{cargo, make, root, target};
 
 const CRATE: &str = "crates/millpond-capi";
 /// The first is C's, the others are C++'s: what programs include, and what that is made of.
@@ -32,10 +32,10 @@ const FILLED_IN: [(&str, &str); 3] = [
     ("packaging/MillpondConfigVersion.cmake.in", "lib/cmake/Millpond/MillpondConfigVersion.cmake"),
 ];
 
-/// Builds and lays out `target/dist/{include,lib}`, and says where that is.
+/// Builds and lays out `target/dist/{include,lib}`: there.
 pub(crate) fn build() -> Result<PathBuf> {
     for package in ["millpond-capi", "millpond-hook"] {
-        run(&mut cargo(&["build", "--release", "--locked", "-p", package]))?;
+        make(&mut cargo(&["build", "--release", "--locked", "-p", package]))?;
     }
     let (target, sources) = (target()?, root().join(CRATE));
     let dist = target.join("dist");
@@ -68,8 +68,13 @@ pub(crate) fn build() -> Result<PathBuf> {
         let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
         fs::write(dist.join(to), text).with_context(|| to.to_owned())?;
     }
-    println!("dist: {}", dist.display());
     Ok(dist)
+}
+
+/// As [`build`], and says where that is on standard output.
+pub(crate) fn show() -> Result<()> {
+    println!("dist: {}", build()?.display());
+    Ok(())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

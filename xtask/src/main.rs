@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::install_missing(),
         Command::Soak { minutes, seed } => soak::run_for(minutes, seed),
         Command::Simcuda => simcuda::build().map(drop),
-        Command::Dist => dist::build().map(drop),
+        Command::Dist => dist::show(),
         Command::Header => header::write(),
         Command::Peers(options) => peers::compare(&options),
         Command::Sharing { chaos: Some(rounds), seed, .. } => sharing::chaos(rounds, seed),

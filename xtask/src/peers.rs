@@ -61,6 +61,7 @@ pub(crate) type Figures = BTreeMap<(&'static str, &'static str), Measured>;
 
 /// Builds everybody, measures them in turn, and shows what came out.
 pub(crate) fn compare(options: &Options) -> Result<()> {
+    check_names(&options.only)?;
     setup::install_peers();
     let directory = target()?.join("peers");
     let contenders = Builds::new(&directory, &dist::build()?)?.contenders();
@@ -94,6 +95,31 @@ pub(crate) fn compare(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a name that nobody has, before anything is fetched and built.
+fn check_names(only: &[String]) -> Result<()> {
+    let names: Vec<&str> = builds::names().collect();
+    match only.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => {
+            anyhow::bail!("--only {name}: there is no such peer, but {}", names.join(", "))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Measured {
+    /// Adds what a contender's program has said.
+    fn read(&mut self, said: &str) -> Result<()> {
+        for line in said.lines() {
+            match line.split_once(' ') {
+                Some(("pair", ns)) => self.pairs.push(ns.parse().with_context(|| line.to_owned())?),
+                Some(("call", ns)) => self.tails.push(ns.parse().with_context(|| line.to_owned())?),
+                _ => anyhow::bail!("it says {line}"),
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Contender {
     fn measure(&self, workload: &str, measured: &mut Measured) -> Result<()> {
         let mut command = Command::new(&self.program);
@@ -105,13 +131,36 @@ impl Contender {
         }
         let (said, _) =
             capture(&mut command).with_context(|| format!("{} {workload}", self.name))?;
-        for line in said.lines() {
-            match line.split_once(' ') {
-                Some(("pair", ns)) => measured.pairs.push(ns.parse()?),
-                Some(("call", ns)) => measured.tails.push(ns.parse()?),
-                _ => anyhow::bail!("{} {workload} says {line}", self.name),
-            }
+        measured.read(&said).with_context(|| format!("{} {workload}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_say_is_read() {
+        let mut measured = Measured::default();
+        measured.read("pair 5.13\npair 7\ncall 11\n").unwrap();
+        assert_eq!(
+            (measured.pairs.as_slice(), measured.tails.as_slice()),
+            (&[5.13, 7.0][..], &[11.0][..])
+        );
+        for wrong in ["pair x\n", "nonsense\n", "other 5\n"] {
+            assert!(measured.read(wrong).is_err(), "{wrong}");
         }
-        Ok(())
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_is_refused_with_those_there_are() {
+        let only = |name: &str| check_names(&[MILLPOND.to_owned(), name.to_owned()]);
+        only("tcmalloc").unwrap();
+        check_names(&[]).unwrap();
+        let refused = only("tcmaloc").unwrap_err().to_string();
+        assert!(
+            refused.contains("tcmaloc") && refused.contains("rmm-pool, rmm-arena"),
+            "{refused}"
+        );
     }
 }

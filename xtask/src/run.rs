@@ -33,6 +33,11 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a program that makes something, and fails if it does. What it says goes to standard error: standard output is for what is asked for.
+pub(crate) fn make(command: &mut Command) -> Result<()> {
+    run(command.stdout(std::io::stderr()))
+}
+
 /// Runs a program, fails if it does, and returns what it wrote: to standard output and to standard error.
 pub(crate) fn capture(command: &mut Command) -> Result<(String, String)> {
     let shown = format!("{command:?}").replace('"', "");

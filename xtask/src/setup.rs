@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::run::{cargo, run, succeeds, target};
+use crate::run::{cargo, make, run, succeeds, target};
 
 /// Something the tests use: how to see whether it is there, and how to get it.
 struct Need {
@@ -167,8 +167,8 @@ pub(crate) fn install_peers() {
         let known = Command::new("ldconfig").arg("-p").output();
         let is_there =
             known.is_ok_and(|known| String::from_utf8_lossy(&known.stdout).contains(library));
-        if !is_there && let Err(error) = run(&mut debian_package(package)) {
-            println!("setup: no {package} here, it is left out ({error:#})");
+        if !is_there && let Err(error) = make(&mut debian_package(package)) {
+            eprintln!("setup: no {package} here, it is left out ({error:#})");
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::wheels::Wheel;
 use super::{Contender, MILLPOND};
-use crate::run::{root, run};
+use crate::run::{make, root};
 
 const CUDA_HEADERS: [(Wheel, &str); 2] = [
     (
@@ -34,6 +34,22 @@ const HOST_MALLOCS: [(&str, &str); 3] = [
 ];
 const LIBRARY_DIRECTORIES: [&str; 4] =
     ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+
+/// Everybody who can be measured, if the machine has them: the name, the program, and what it is told.
+const PROGRAMS: [(&str, &str, &str); 6] = [
+    (MILLPOND, "millpond", ""),
+    ("rmm-pool", "rmm", "pool"),
+    ("rmm-arena", "rmm", "arena"),
+    ("rmm-binning", "rmm", "binning"),
+    ("torch", "torch", ""),
+    ("glibc", "malloc", ""),
+];
+
+/// The names of everybody who can be measured, Millpond first.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    let mallocs = HOST_MALLOCS.iter().map(|(name, _)| *name);
+    PROGRAMS.iter().map(|(name, ..)| *name).chain(mallocs)
+}
 
 /// Everybody's programs.
 pub(crate) struct Builds {
@@ -93,7 +109,7 @@ impl Builds {
         let mut compiler = Command::new("cc");
         compiler.args(["-O2", "-fPIC", "-shared", "-Wl,-soname,libcudart.so.12"]).arg(names);
         compiler.args(cuda).arg(sources.join("idle_cudart.c")).arg("-o").arg(&self.cudart);
-        run(&mut compiler)
+        make(&mut compiler)
     }
 
     /// Builds `bench/peers/NAME.cpp`.
@@ -103,7 +119,7 @@ impl Builds {
         compiler.args(["-O2", "-DNDEBUG", "-std=c++17"]).args(flags);
         compiler.arg(root().join("bench/peers").join(format!("{name}.cpp")));
         compiler.arg("-o").arg(self.directory.join(name)).args(libraries).arg("-pthread");
-        run(&mut compiler)
+        make(&mut compiler)
     }
 
     /// Everybody, Millpond first.
@@ -114,16 +130,12 @@ impl Builds {
             argument,
             preloaded,
         };
-        // PyTorch's libraries name the directories of NVIDIA's: what is loaded before comes first.
-        let cudart = || Some(self.cudart.clone());
-        let mut all = vec![
-            of(MILLPOND, "millpond", "", None),
-            of("rmm-pool", "rmm", "pool", cudart()),
-            of("rmm-arena", "rmm", "arena", cudart()),
-            of("rmm-binning", "rmm", "binning", cudart()),
-            of("torch", "torch", "", cudart()),
-            of("glibc", "malloc", "", None),
-        ];
+        let mut all = Vec::new();
+        for (name, program, argument) in PROGRAMS {
+            // PyTorch's libraries name the directories of NVIDIA's: what is loaded before comes first.
+            let cudart = matches!(program, "rmm" | "torch").then(|| self.cudart.clone());
+            all.push(of(name, program, argument, cudart));
+        }
         for (name, file) in HOST_MALLOCS {
             match library(file) {
                 Some(path) => all.push(of(name, "malloc", "", Some(path))),

@@ -20,7 +20,7 @@ const STYLE: &str = "text{font:11px sans-serif;fill:#444}.title{font-weight:bold
 
 fn length(ns: f64) -> f64 {
     let share = (ns.clamp(LEAST_NS, MOST_NS) / LEAST_NS).ln() / (MOST_NS / LEAST_NS).ln();
-    share * (WIDTH - NAMES - 70.0)
+    share * (WIDTH - NAMES - 140.0)
 }
 
 /// One file of SVG, which needs nothing else.
@@ -32,6 +32,7 @@ pub(crate) fn draw(report: &Report<'_>) -> String {
         let _ = writeln!(bars, "<text class='title' x='0' y='{:.0}'>{workload}</text>", y - 8.0);
         for name in report.names {
             let Some(ns) = report.ns(name, workload) else { continue };
+            let tail = report.tail(name, workload).unwrap_or(f64::NAN);
             let class = if *name == MILLPOND { "ours" } else { "peer" };
             let length = length(ns);
             let (middle, end) = (y + ROW - 5.0, NAMES + length + 6.0);
@@ -39,7 +40,7 @@ pub(crate) fn draw(report: &Report<'_>) -> String {
                 bars,
                 "<text x='8' y='{middle:.0}'>{name}</text>\
                  <rect class='{class}' x='{NAMES}' y='{:.0}' width='{length:.1}' height='{:.0}'/>\
-                 <text x='{end:.1}' y='{middle:.0}'>{ns:.1} ns</text>",
+                 <text x='{end:.1}' y='{middle:.0}'>{ns:.1} ns, p99.9 {tail:.0}</text>",
                 y + 1.0,
                 ROW - 4.0
             );

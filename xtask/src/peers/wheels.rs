@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::run::run;
+use crate::run::make;
 
 /// A package, and which of its files are wanted: those whose paths contain one of these.
 pub(crate) struct Wheel {
@@ -35,7 +35,7 @@ impl Wheel {
             eprintln!("peers: fetching {}", self.package);
             let mut python = Command::new("python3");
             python.args(["-c", FETCH, self.package]).arg(&directory).args(self.wanted);
-            run(&mut python).with_context(|| format!("cannot fetch {}", self.package))?;
+            make(&mut python).with_context(|| format!("cannot fetch {}", self.package))?;
         }
         Ok(directory)
     }
