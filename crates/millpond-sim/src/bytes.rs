@@ -57,9 +57,13 @@ struct Arena {
 }
 
 impl Arena {
-    fn new(bytes: u64) -> Option<Arena> {
-        let mapping = map_lazily(bytes)?;
-        let base = mapping.as_ptr() as u64;
+    /// Addresses for so many bytes or, in a process that may not have those (`ulimit -v`, valgrind), for some of what it may have.
+    fn new(bytes: u64, least: u64) -> Option<Arena> {
+        let mapping = match map_lazily(bytes) {
+            Some(mapping) => mapping,
+            None => map_lazily(part_of_what_fits(bytes, least, map_lazily)?)?,
+        };
+        let (base, bytes) = (mapping.as_ptr() as u64, mapping.len() as u64);
         Some(Arena { mapping, base, ranges: Ranges::new(base, bytes) })
     }
 
@@ -76,6 +80,14 @@ pub(crate) fn arena_bytes(device_bytes: u64) -> u64 {
 
 fn map_lazily(bytes: u64) -> Option<MmapMut> {
     MmapOptions::new().len(bytes as usize).no_reserve_swap().map_anon().ok()
+}
+
+/// A quarter of the most that can be had, so that there are addresses left for all else; if that is too little, all of it.
+fn part_of_what_fits<T>(bytes: u64, least: u64, map: impl Fn(u64) -> Option<T>) -> Option<u64> {
+    let halves = std::iter::successors(Some(bytes / 2), |bytes| Some(bytes / 2));
+    let most = halves.take_while(|bytes| *bytes >= least).find(|bytes| map(*bytes).is_some())?;
+    let part = (most / 4).next_multiple_of(FRAME_BYTES);
+    Some(if part >= least { part } else { most })
 }
 
 /// The kinds of host arena.
@@ -129,24 +141,26 @@ impl Bytes {
         }
     }
 
-    fn arena(&mut self, kind: HostMemory) -> Option<&mut Arena> {
+    /// The arena of a kind, made for a first allocation of so many bytes.
+    fn arena(&mut self, kind: HostMemory, first: u64) -> Option<&mut Arena> {
         let slot = match kind {
             HostMemory::Managed => &mut self.managed,
             HostMemory::Pinned => &mut self.pinned,
         };
         if slot.is_none() {
-            *slot = Arena::new(self.arena_bytes);
+            // Room to place it, whatever it is aligned to.
+            *slot = Arena::new(self.arena_bytes, first.saturating_add(FRAME_BYTES));
         }
         slot.as_mut()
     }
 
     /// Host memory of a kind, or none when its arena is full.
     pub(crate) fn take_host(&mut self, kind: HostMemory, bytes: u64, align: u64) -> Option<u64> {
-        self.arena(kind)?.ranges.take(bytes, align)
+        self.arena(kind, bytes)?.ranges.take(bytes, align)
     }
 
     pub(crate) fn give_host(&mut self, kind: HostMemory, address: u64, bytes: u64) {
-        let arena = self.arena(kind).expect("something was taken from it");
+        let arena = self.arena(kind, bytes).expect("something was taken from it");
         // Neighbours keep the pages they share with this range.
         let first = (address - arena.base).next_multiple_of(4096);
         let end = (address + bytes - arena.base) / 4096 * 4096;
@@ -304,4 +318,18 @@ fn part(spans: &[Span], mut offset: u64, mut bytes: u64) -> Vec<Span> {
         offset = 0;
     }
     part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_leaves_addresses_to_others() {
+        const GIB: u64 = 1 << 30;
+        let allows = |most: u64| move |bytes: u64| (bytes <= most).then_some(());
+        assert_eq!(part_of_what_fits(320 * GIB, GIB, allows(50 * GIB)), Some(10 * GIB));
+        assert_eq!(part_of_what_fits(320 * GIB, 12 * GIB, allows(50 * GIB)), Some(40 * GIB));
+        assert_eq!(part_of_what_fits(320 * GIB, 60 * GIB, allows(50 * GIB)), None);
+    }
 }

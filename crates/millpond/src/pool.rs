@@ -66,8 +66,8 @@ use self::background::Watch;
 pub use self::config::{ConfigError, PoolConfig};
 use self::inner::{BelongsTo, Inner, InnerOptions};
 pub use self::raw_handle::{ByHandle, Remembered};
-pub(crate) use self::remembered_pointers::forget as forget_last_uses;
 pub use self::region::{Region, RegionOptions};
+pub(crate) use self::remembered_pointers::forget as forget_last_uses;
 pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
 use crate::driver::{

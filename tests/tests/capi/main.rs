@@ -69,6 +69,17 @@ fn a_forked_child_closes_its_parents_pools_and_has_its_own() {
     assert!(run(&program, &[]).ends_with("all is well\n"));
 }
 
+#[test]
+fn the_hosts_memory_is_had_with_few_addresses() {
+    let program = compile("gcc", "millpond_host_blocks.c", "capi_host_blocks", &[]);
+    let few = ["sh", "-c", "ulimit -v 2000000 && exec \"$0\""];
+    for before in [&[][..], &few, &MEMCHECK] {
+        if before.first().is_none_or(|first| is_there(first)) {
+            assert!(run(&program, before).ends_with("all is well\n"), "{before:?}");
+        }
+    }
+}
+
 /// What a thread was told last is its own until it ends, and whoever loads a library may unload it before.
 #[test]
 fn a_thread_may_end_after_the_library_was_unloaded() {

@@ -122,7 +122,7 @@ mod tests {
         let ours: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(ours, ["millpond", "11.0", "/", "20", "–", "–", "–", "–", "–"]);
         assert!(lines[3].starts_with("rmm-pool") && lines[3].contains("55.0 / 70"), "{table}");
-        assert!(lines[8].starts_with("rmm-pool") && lines[7].contains("5.00"), "{table}");
+        assert!(lines[8].starts_with("rmm-pool") && lines[8].contains("5.00"), "{table}");
     }
 
     #[test]

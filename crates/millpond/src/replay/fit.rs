@@ -66,7 +66,10 @@ impl Tried {
     fn of(outcome: &Outcome) -> Tried {
         match &outcome.stopped {
             None => Tried::Fits { reserved: outcome.peak_reserved_bytes.div_ceil(PAGE_BYTES) },
-            Some(Stopped::Allocation { error: AllocError::OutOfMemory(_), .. }) => Tried::TooSmall,
+            Some(Stopped::Allocation {
+                error: AllocError::OutOfMemory(_) | AllocError::OutOfHostMemory { .. },
+                ..
+            }) => Tried::TooSmall,
             Some(_) => Tried::Never,
         }
     }

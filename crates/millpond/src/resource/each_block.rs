@@ -1,4 +1,4 @@
-//! One driver allocation per block, of whatever kind.
+//! One driver allocation per block, of a kind that is the host's memory.
 
 use parking_lot::Mutex;
 
@@ -63,7 +63,13 @@ impl EachBlock {
             }
             Err(error) => {
                 self.books.lock().reserved.returned(bytes);
-                Err(if error.is_out_of_memory() { self.explain(bytes) } else { error.into() })
+                Err(match error.is_out_of_memory() {
+                    true => AllocError::OutOfHostMemory {
+                        requested_bytes: bytes,
+                        live_bytes: self.usage().live_bytes,
+                    },
+                    false => error.into(),
+                })
             }
         }
     }

@@ -12,6 +12,17 @@ pub enum AllocError {
     /// A limit is reached, whatever the device has.
     #[error(transparent)]
     OverLimit(OverLimit),
+    /// The host has no memory for blocks that lie there, or the process may have no more of it.
+    #[error(
+        "out of memory: {requested_bytes} bytes of the host asked for, {live_bytes} live; free blocks, or let the process have \
+         more memory and addresses (ulimit -v)"
+    )]
+    OutOfHostMemory {
+        /// What was asked for.
+        requested_bytes: usize,
+        /// What users hold.
+        live_bytes: usize,
+    },
     /// No device could ever serve the size.
     #[error(
         "a block of {bytes} bytes exceeds what any device can address: check the size's arithmetic"
@@ -54,6 +65,7 @@ impl AllocError {
         matches!(
             self,
             AllocError::OutOfMemory(_)
+                | AllocError::OutOfHostMemory { .. }
                 | AllocError::OverLimit(_)
                 | AllocError::TooLarge { .. }
                 | AllocError::LargerThanBlocks { .. }
