@@ -71,6 +71,9 @@ static void blocks(millpond_pool *pool) {
   DONE(millpond_free(pool, block, 3000, stream));
   FAILS(millpond_free(pool, block, 3000, stream), MILLPOND_STATUS_ALREADY_FREE, "free already");
   FAILS(millpond_record_stream(pool, block, other), MILLPOND_STATUS_ALREADY_FREE, "free already");
+  FAILS(millpond_record_stream(pool, (void *)16, other), MILLPOND_STATUS_FOREIGN, "record_stream of 0x10");
+  FAILS(millpond_block_bytes(pool, (void *)16, &bytes), MILLPOND_STATUS_FOREIGN, "block_bytes of 0x10");
+  FAILS(millpond_alloc(pool, 100, (void *)0x770, &block), MILLPOND_STATUS_DRIVER, "give a stream of the pool's device");
   FAILS(millpond_alloc(pool, (size_t)-1, stream, &block), MILLPOND_STATUS_OUT_OF_MEMORY, "check the size");
   FAILS(millpond_alloc(pool, (size_t)1 << 40, stream, &block), MILLPOND_STATUS_OUT_OF_MEMORY, "out of memory");
   FAILS(millpond_alloc(pool, 1, stream, NULL), MILLPOND_STATUS_INVALID_ARGUMENT, "null");
@@ -174,6 +177,7 @@ static void writing_down(millpond_pool *pool) {
   snprintf(path, sizeof path, "%s/snapshot.pickle", scratch);
   DONE(millpond_snapshot(pool, path));
   FAILS(millpond_snapshot(pool, "/no/such/directory/x"), MILLPOND_STATUS_IO, "/no/such/directory/x");
+  CHECK(strstr(strstr(millpond_last_error(), "/no/such/directory/x") + 1, "/no/such/directory/x") == NULL);
   CHECK(access(path, R_OK) == 0);
 }
 

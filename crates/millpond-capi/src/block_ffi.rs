@@ -8,7 +8,7 @@ use millpond::pool::{ByHandle, Pool, Remembered};
 use crate::boundary_ffi::{answer, place};
 use crate::host_memory_ffi;
 use crate::pool_ffi::{direct, is_parents, millpond_pool, opened, with_pool};
-use crate::status::millpond_status;
+use crate::status::{Failure, millpond_status};
 
 const OK: c_int = millpond_status::Ok as c_int;
 
@@ -233,7 +233,8 @@ pub unsafe extern "C" fn millpond_record_stream(
     stream: *mut c_void,
 ) -> c_int {
     let record = |open: &crate::open::Open| {
-        Ok(open.pool()?.record_stream(device_ptr(ptr), stream_of(stream))?)
+        let recorded = open.pool()?.record_stream(device_ptr(ptr), stream_of(stream));
+        recorded.map_err(|error| Failure::no_block("record_stream", error))
     };
     // SAFETY: the caller's promise.
     unsafe { with_pool(pool, record) }
@@ -252,7 +253,8 @@ pub unsafe extern "C" fn millpond_block_bytes(
     answer(|| {
         // SAFETY: the caller's promise.
         let ((_, open), out) = unsafe { (opened(pool)?, place(out, "out")?) };
-        *out = open.pool()?.bytes_of(device_ptr(ptr))?;
+        let bytes = open.pool()?.bytes_of(device_ptr(ptr));
+        *out = bytes.map_err(|error| Failure::no_block("block_bytes", error))?;
         Ok(())
     })
 }

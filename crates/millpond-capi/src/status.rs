@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 
-use millpond::driver::DriverError;
+use millpond::driver::{DriverError, DriverErrorKind};
 use millpond::pool::ConfigError;
 use millpond::{AllocError, FreeError};
 
@@ -63,6 +63,21 @@ impl Failure {
         Failure::new(millpond_status::InvalidArgument, reason)
     }
 
+    /// Something was asked of an address where no block begins: what, and why not.
+    pub fn no_block(asked: &str, error: FreeError) -> Failure {
+        let reason = match &error {
+            FreeError::Foreign { ptr } => {
+                format!("{asked} of {ptr}: it is not from this pool, or was freed before")
+            }
+            FreeError::Interior { ptr, block } => {
+                format!("{asked} of {ptr}: it is inside the block at {block}, give that address")
+            }
+            FreeError::AlreadyFree { ptr } => format!("{asked} of {ptr}: the block is free already"),
+            _ => return error.into(),
+        };
+        Failure { reason, ..error.into() }
+    }
+
     pub(crate) fn code(&self) -> c_int {
         self.status as c_int
     }
@@ -74,6 +89,7 @@ impl From<AllocError> for Failure {
             error if error.is_out_of_memory() => millpond_status::OutOfMemory,
             AllocError::WouldWait { .. } => millpond_status::WouldWait,
             AllocError::Forked => millpond_status::Forked,
+            AllocError::Driver(error) => return Failure::from(error.clone()),
             _ => millpond_status::Driver,
         };
         Failure::new(status, error)
@@ -87,6 +103,7 @@ impl From<FreeError> for Failure {
             FreeError::Interior { .. } => millpond_status::Interior,
             FreeError::AlreadyFree { .. } => millpond_status::AlreadyFree,
             FreeError::WrongSize { .. } => millpond_status::WrongSize,
+            FreeError::Driver(error) => return Failure::from(error.clone()),
             _ => millpond_status::Driver,
         };
         Failure::new(status, error)
@@ -99,7 +116,14 @@ impl From<DriverError> for Failure {
             true => millpond_status::OutOfMemory,
             false => millpond_status::Driver,
         };
-        Failure::new(status, error)
+        match error.kind {
+            // The only handles of a driver's that come from outside are streams.
+            DriverErrorKind::InvalidHandle => Failure::new(
+                status,
+                format!("{error}: give a stream of the pool's device that was not destroyed, or 0 for the default one"),
+            ),
+            _ => Failure::new(status, error),
+        }
     }
 }
 

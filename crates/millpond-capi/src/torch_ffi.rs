@@ -154,7 +154,10 @@ pub unsafe extern "C" fn millpond_torch_free(
 /// A stream of the block's device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn millpond_torch_record_stream(ptr: *mut c_void, stream: *mut c_void) {
-    answer(|| Ok(record_stream(DevicePtr(ptr as u64), stream_of(stream))?));
+    answer(|| {
+        let recorded = record_stream(DevicePtr(ptr as u64), stream_of(stream));
+        recorded.map_err(|error| Failure::no_block("record_stream", error))
+    });
 }
 
 /// For PyTorch: the block around an address, and its size. The address itself, if it is in no block.
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn millpond_torch_base_alloc(
     base
 }
 
-/// For PyTorch: how much of the device's memory may be reserved, from 0 to 1. From 1 on there is no limit but the device. A failure is
+/// For PyTorch: how much of the device's memory may be reserved, from 0 to 1; with 1 there is no limit but the device. A failure is
 /// thrown as from `millpond_torch_malloc`.
 ///
 /// # Safety

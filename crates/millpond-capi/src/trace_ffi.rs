@@ -53,6 +53,6 @@ pub unsafe extern "C" fn millpond_snapshot(pool: *mut millpond_pool, path: *cons
         host_memory_ffi::ensure()?;
         let snapshot = open.pool()?.snapshot();
         let written = snapshot.save(Path::new(path));
-        written.map_err(|error| Failure::new(millpond_status::Io, format!("{path}: {error}")))
+        written.map_err(|error| Failure::new(millpond_status::Io, error))
     })
 }
