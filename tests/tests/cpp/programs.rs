@@ -35,6 +35,20 @@ fn containers() {
     runs("cpp_containers.cpp");
 }
 
+/// Where exceptions are switched off a failure ends the program, and says why.
+#[test]
+fn without_exceptions_and_type_information() {
+    for compiler in ["g++", "clang++"] {
+        let flags = ["-std=c++17", "-fno-rtti", "-fno-exceptions", "-Wshadow", "-Wconversion"];
+        let name = format!("cpp_plain.{compiler}");
+        let Some(program) = compile(compiler, "cpp_plain.cpp", &name, &flags) else { continue };
+        assert!(run(&program).ends_with("all is well\n"));
+        let failed = Command::new(&program).args([".", "fail"]).output().unwrap();
+        let why = String::from_utf8_lossy(&failed.stderr);
+        assert!(!failed.status.success() && why.contains("unknown profile 'nope'"), "{why}");
+    }
+}
+
 #[test]
 fn sanitizers_find_nothing() {
     for source in ["cpp_pool.cpp", "cpp_containers.cpp"] {

@@ -48,8 +48,8 @@ bool operator!=(const container_allocator<T>& one, const container_allocator<U>&
 
 inline void check_host_reaches(const CudaMemoryPool& pool) {
     if (!pool.HostReaches())
-        throw error(MILLPOND_STATUS_NOT_SUPPORTED,
-                    "the host cannot touch this pool's memory: open a stack of it, such as 'bestfit:upstream=pinned'");
+        fail(error(MILLPOND_STATUS_NOT_SUPPORTED,
+                   "the host cannot touch this pool's memory: open a stack of it, such as 'bestfit:upstream=pinned'"));
 }
 
 }  // namespace detail
@@ -108,8 +108,13 @@ private:
     }
     void do_deallocate(void* block, std::size_t bytes, std::size_t) override { source_.free(block, bytes); }
     bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+#ifdef __cpp_rtti
         const auto* same = dynamic_cast<const memory_resource*>(&other);
         return same != nullptr && same->source_ == source_;
+#else
+        // Of which kind the other one is cannot be asked.
+        return this == &other;
+#endif
     }
 
     detail::source source_;

@@ -5,6 +5,8 @@
 
 #include <millpond.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <stdexcept>
 
@@ -39,18 +41,29 @@ private:
 
 namespace detail {
 
+// Throws it. Where exceptions are switched off, says it and ends the program.
+template <class Exception>
+[[noreturn]] void fail(const Exception& exception) {
+#ifdef __cpp_exceptions
+    throw exception;
+#else
+    std::fprintf(stderr, "millpond: %s\n", exception.what());
+    std::abort();
+#endif
+}
+
 [[noreturn]] inline void raise(int status) {
     const char* why = millpond_last_error();
     switch (status) {
         case MILLPOND_STATUS_OUT_OF_MEMORY:
-            throw out_of_memory(why);
+            fail(out_of_memory(why));
         case MILLPOND_STATUS_FOREIGN:
         case MILLPOND_STATUS_INTERIOR:
         case MILLPOND_STATUS_ALREADY_FREE:
         case MILLPOND_STATUS_WRONG_SIZE:
-            throw bad_free(static_cast<millpond_status>(status), why);
+            fail(bad_free(static_cast<millpond_status>(status), why));
         default:
-            throw error(static_cast<millpond_status>(status), why);
+            fail(error(static_cast<millpond_status>(status), why));
     }
 }
 

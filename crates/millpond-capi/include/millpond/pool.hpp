@@ -207,7 +207,7 @@ private:
     }
 
     static CudaMemoryPool& OpenInstance() {
-        if (at_fork_ != 0) throw std::bad_alloc();
+        if (at_fork_ != 0) detail::fail(std::bad_alloc());
         millpond_pool* handle = nullptr;
         detail::check(millpond_pool_instance(&handle));
         // Stays: what runs at the end of the process may still use it.

@@ -40,7 +40,7 @@ inline std::atomic<void (*)(const char*)> on_free_failure{print_free_failure};
 
 // Of so many things.
 inline std::size_t bytes_of(std::size_t count, std::size_t size) {
-    if (count > std::numeric_limits<std::size_t>::max() / size) throw std::bad_array_new_length();
+    if (count > std::numeric_limits<std::size_t>::max() / size) fail(std::bad_array_new_length());
     return count * size;
 }
 
@@ -67,7 +67,7 @@ struct source {
 };
 
 inline void check_alignment(std::size_t wanted) {
-    if (wanted > alignment) throw error(MILLPOND_STATUS_INVALID_ARGUMENT, "blocks are aligned to 256 bytes: ask for no more");
+    if (wanted > alignment) fail(error(MILLPOND_STATUS_INVALID_ARGUMENT, "blocks are aligned to 256 bytes: ask for no more"));
 }
 
 }  // namespace detail
