@@ -89,7 +89,9 @@ typedef struct millpond_stats {
   uint64_t total_freed;
   // Bytes that users hold.
   uint64_t current_usage;
-  // The most they held.
+  // The most they held. Exact while one thread allocates and frees. With several it is never too low; it may be too high by what caches
+  // kept at the time (`thread_cache_max_bytes` for each thread and stream, `global_cache_max_bytes` for each stream) and what slabs had
+  // free, however often blocks go from one thread to another.
   uint64_t peak_usage;
   // Bytes reserved from the driver and not held by users.
   uint64_t fragmentation_bytes;
@@ -137,7 +139,7 @@ typedef struct millpond_usage {
   size_t live_blocks;
   // Physical bytes taken from the driver.
   size_t reserved_bytes;
-  // The most that users held.
+  // The most that users held; of a pool used by several threads as `peak_usage` of `millpond_stats`.
   size_t peak_live_bytes;
   // The most that was taken from the driver.
   size_t peak_reserved_bytes;
@@ -263,7 +265,7 @@ void millpond_torch_record_stream(void *ptr, void *stream);
 // For PyTorch: the block around an address, and its size. The address itself, if it is in no block.
 void *millpond_torch_base_alloc(void *ptr, size_t *size);
 
-// For PyTorch: how much of the device's memory may be reserved, from 0 to 1. From 1 on there is no limit but the device. A failure is
+// For PyTorch: how much of the device's memory may be reserved, from 0 to 1; with 1 there is no limit but the device. A failure is
 // thrown as from `millpond_torch_malloc`.
 void millpond_torch_memory_fraction(double fraction,
                                     int device);

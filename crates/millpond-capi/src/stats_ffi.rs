@@ -23,7 +23,9 @@ pub struct millpond_stats {
     pub total_freed: u64,
     /// Bytes that users hold.
     pub current_usage: u64,
-    /// The most they held.
+    /// The most they held. Exact while one thread allocates and frees. With several it is never too low; it may be too high by what caches
+    /// kept at the time (`thread_cache_max_bytes` for each thread and stream, `global_cache_max_bytes` for each stream) and what slabs had
+    /// free, however often blocks go from one thread to another.
     pub peak_usage: u64,
     /// Bytes reserved from the driver and not held by users.
     pub fragmentation_bytes: u64,
@@ -102,7 +104,7 @@ pub struct millpond_usage {
     pub live_blocks: usize,
     /// Physical bytes taken from the driver.
     pub reserved_bytes: usize,
-    /// The most that users held.
+    /// The most that users held; of a pool used by several threads as `peak_usage` of `millpond_stats`.
     pub peak_live_bytes: usize,
     /// The most that was taken from the driver.
     pub peak_reserved_bytes: usize,

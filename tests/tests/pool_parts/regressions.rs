@@ -400,6 +400,38 @@ fn memory_of_a_region_that_was_given_up_serves_the_pool() {
     assert!(r.is_ok(), "{}", r.unwrap_err());
 }
 #[test]
+fn a_peak_does_not_grow_with_what_goes_from_thread_to_thread() {
+    let gpu = gpu_of("4GiB", 0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    // Much was reserved once: that says nothing of what is live later.
+    let once = pool.allocate(1 << 30, stream).unwrap();
+    pool.deallocate(once, 1 << 30, stream).unwrap();
+    pool.reset_stats();
+    let (to_consumer, blocks) = std::sync::mpsc::sync_channel::<Vec<DevicePtr>>(0);
+    let (done, next) = std::sync::mpsc::sync_channel(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for blocks in blocks {
+                blocks.into_iter().for_each(|block| pool.deallocate(block, MIB, stream).unwrap());
+                done.send(()).unwrap();
+            }
+        });
+        for _ in 0..50 {
+            let blocks = (0..16).map(|_| pool.allocate(MIB, stream).unwrap()).collect();
+            to_consumer.send(blocks).unwrap();
+            next.recv().unwrap();
+        }
+        drop(to_consumer);
+    });
+    let peak = pool.stats().peak_usage as usize;
+    // Besides what is live, what the cache may keep.
+    assert!((16 * MIB..=(16 + 64) * MIB).contains(&peak), "{peak}");
+    pool.reset_stats();
+    assert_eq!(pool.stats().peak_usage, 0);
+}
+
+#[test]
 fn peaks_outlive_their_region() {
     let gpu = timed("256MiB");
     let s = stream(&gpu);

@@ -107,6 +107,8 @@ pub(super) struct State {
     /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
     withheld: Vec<NodeId>,
     used_bytes: u64,
+    /// The most that were used since statistics were reset, but for what is used now.
+    peak_used_bytes: u64,
     reserved_bytes: u64,
     peak_reserved_bytes: u64,
     /// What trimming leaves.
@@ -200,6 +202,7 @@ impl Back {
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,
+                peak_used_bytes: 0,
                 reserved_bytes: 0,
                 peak_reserved_bytes: 0,
                 keep_bytes: 0,

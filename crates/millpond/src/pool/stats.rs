@@ -2,8 +2,10 @@
 
 /// A pool's statistics. A copy: it does not change while it is looked at.
 ///
-/// Sums over threads are exact when no thread is inside a call. The peak is exact while one thread allocates; with several it is the
-/// sum of their own peaks, and so never too low.
+/// Sums over threads are exact when no thread is inside a call. The peak is exact while one thread
+/// allocates and frees. With several it is never too low, and too high by what they do not hold at the same time: it is the sum of their own
+/// peaks, in which a block that another thread frees stays with the one that allocated it, but no more than was ever placed at a
+/// time, for users and for caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PoolStats {
     /// Bytes handed out, all together.
@@ -12,7 +14,7 @@ pub struct PoolStats {
     pub total_freed: u64,
     /// Bytes that users hold.
     pub current_usage: u64,
-    /// The most they held.
+    /// The most they held; with several threads at least that.
     pub peak_usage: u64,
     /// Bytes reserved from the driver and not held by users.
     pub fragmentation_bytes: u64,

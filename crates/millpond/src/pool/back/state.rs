@@ -357,6 +357,8 @@ impl State {
             return;
         }
         let bytes = self.heap.node(node).bytes;
+        // Here and not where more is used: there are two such places.
+        self.peak_used_bytes = self.peak_used_bytes.max(self.used_bytes);
         self.used_bytes -= bytes;
         self.growth.add_freed(bytes);
         let merged = self.merge(node);
@@ -427,6 +429,15 @@ impl State {
 
     pub(in crate::pool) fn reserved_bytes(&self) -> u64 {
         self.reserved_bytes
+    }
+
+    /// The most bytes of blocks and slabs, also of those that caches keep, since they were last reset.
+    pub(in crate::pool) fn peak_used_bytes(&self) -> u64 {
+        self.peak_used_bytes.max(self.used_bytes)
+    }
+
+    pub(in crate::pool) fn reset_peak_used(&mut self) {
+        self.peak_used_bytes = self.used_bytes;
     }
 
     pub(in crate::pool) fn peak_reserved_bytes(&self) -> u64 {

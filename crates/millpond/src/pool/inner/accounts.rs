@@ -80,6 +80,7 @@ impl Inner {
 
     fn reset_peaks(&self) {
         self.caches.lock().counters.iter().for_each(|counters| counters.reset_peak());
+        self.back.state().reset_peak_used();
     }
 
     /// What the pool and its regions have counted, those too that are gone.
@@ -185,13 +186,14 @@ impl Inner {
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let direct = self.direct.usage();
         let state = self.back.state();
+        let peak_placed_bytes = state.peak_used_bytes() as usize + direct.peak_reserved_bytes;
         let peak_reserved_bytes = state.peak_reserved_bytes() as usize + direct.peak_reserved_bytes;
         Usage {
             live_bytes: live as usize,
             live_blocks: blocks as usize,
             reserved_bytes: state.reserved_bytes() as usize + direct.reserved_bytes,
-            // Peaks of threads that were not at the same time cannot be more than there ever was.
-            peak_live_bytes: (peak as usize).min(peak_reserved_bytes),
+            // Peaks of threads that were not at the same time cannot be more than was ever placed.
+            peak_live_bytes: (peak as usize).min(peak_placed_bytes),
             peak_reserved_bytes,
             largest_free_bytes: state.largest_free_bytes(page_bytes) as usize,
             driver_calls: self.back.driver().calls() + direct.driver_calls,
