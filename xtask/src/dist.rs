@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::run::{cargo, make, root, target};
+use crate::run::{cargo, make, root, succeeds, target};
 
 const CRATE: &str = "crates/millpond-capi";
 /// The first is C's, the others are C++'s: what programs include, and what that is made of.
@@ -23,6 +24,12 @@ const HEADERS: [&str; 9] = [
 ];
 /// What the library is known by at run time: the major version, as long as the ABI is the same.
 const SONAME: &str = "libmillpond.so.0";
+/// As cargo names them, and as they are known. What they have for debuggers stays with cargo.
+const LIBRARIES: [(&str, &str); 3] = [
+    ("libmillpond_capi.so", SONAME),
+    ("libmillpond_capi.a", "libmillpond.a"),
+    ("libmillpond_hook.so", "libmillpond_hook.so"),
+];
 /// The daemon as a service of the system.
 const UNIT: &str = "crates/millpond-share/packaging/millpond-share.service";
 /// From where in the crate to where, with the version filled in.
@@ -54,9 +61,11 @@ pub(crate) fn build() -> Result<PathBuf> {
         copy(&sources.join("include").join(header), &include.join(header))?;
     }
     let release = target.join("release");
-    copy(&release.join("libmillpond_capi.so"), &lib.join(SONAME))?;
-    copy(&release.join("libmillpond_capi.a"), &lib.join("libmillpond.a"))?;
-    copy(&release.join("libmillpond_hook.so"), &lib.join("libmillpond_hook.so"))?;
+    for (built, name) in LIBRARIES {
+        copy(&release.join(built), &lib.join(name))?;
+        // Where there is no such program they are ten times as large, and as good.
+        succeeds(Command::new("strip").arg("--strip-debug").arg(lib.join(name)));
+    }
     copy(&root().join(UNIT), &units.join("millpond-share.service"))?;
     let link = lib.join("libmillpond.so");
     if fs::symlink_metadata(&link).is_ok() {
