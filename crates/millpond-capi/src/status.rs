@@ -72,7 +72,9 @@ impl Failure {
             FreeError::Interior { ptr, block } => {
                 format!("{asked} of {ptr}: it is inside the block at {block}, give that address")
             }
-            FreeError::AlreadyFree { ptr } => format!("{asked} of {ptr}: the block is free already"),
+            FreeError::AlreadyFree { ptr } => {
+                format!("{asked} of {ptr}: the block is free already")
+            }
             _ => return error.into(),
         };
         Failure { reason, ..error.into() }
@@ -120,7 +122,9 @@ impl From<DriverError> for Failure {
             // The only handles of a driver's that come from outside are streams.
             DriverErrorKind::InvalidHandle => Failure::new(
                 status,
-                format!("{error}: give a stream of the pool's device that was not destroyed, or 0 for the default one"),
+                format!(
+                    "{error}: give a stream of the pool's device that was not destroyed, or 0 for the default one"
+                ),
             ),
             _ => Failure::new(status, error),
         }

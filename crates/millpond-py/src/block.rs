@@ -1,19 +1,20 @@
 //! A block that gives itself back.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use millpond::{AllocError, FreeError};
 use millpond::driver::{DevicePtr, Stream};
+use millpond::{AllocError, FreeError};
 use millpond_capi::open::Open;
 use millpond_capi::status::Failure;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice};
 
 use crate::errors::raised;
 use crate::stream::Given;
+use crate::whole::{Whole, whole_bytes};
 
 /// A piece of device memory. Given back by `free()`, at the end of a `with`, or with the last that refers to it; at this point of its stream.
 #[pyclass(module = "millpond", frozen)]
@@ -25,6 +26,10 @@ pub(crate) struct Block {
     /// Who allocated it. Of interest for the stream that is another one in each thread.
     thread: ThreadId,
     is_free: AtomicBool,
+}
+
+fn invalid(reason: impl Display) -> PyErr {
+    raised(Failure::invalid(reason))
 }
 
 impl Block {
@@ -61,7 +66,7 @@ impl Block {
 
     fn alive(&self) -> PyResult<()> {
         match self.is_free.load(Ordering::Acquire) {
-            true => Err(PyValueError::new_err("the block has been given back")),
+            true => Err(invalid("the block has been given back")),
             false => Ok(()),
         }
     }
@@ -74,7 +79,7 @@ impl Block {
         }
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes => Ok(self.ptr.offset(offset)),
-            _ => Err(PyValueError::new_err(format!(
+            _ => Err(invalid(format!(
                 "{bytes} bytes at {offset} are more than the block's {}",
                 self.bytes
             ))),
@@ -137,11 +142,13 @@ impl Block {
     }
 
     /// Says that the block is used on another stream, too: when it is freed, its memory waits for what that stream has been given by then.
-    fn record_stream(&self, stream: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// `None` is the default stream.
+    fn record_stream(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.alive()?;
-        let stream = Given::raw(Some(stream))?;
+        let stream = Given::raw(stream)?;
         let pool = self.open.pool().map_err(raised)?;
-        pool.record_stream(self.ptr, stream).map_err(raised)
+        let recorded = pool.record_stream(self.ptr, stream);
+        recorded.map_err(|error| raised(Failure::no_block("record_stream", error)))
     }
 
     /// Queues a copy into the block of whatever is bytes: `bytes`, a memoryview, a numpy array. That may be changed again at once.
@@ -150,7 +157,7 @@ impl Block {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        offset: usize,
+        #[pyo3(from_py_with = whole_bytes)] offset: usize,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let data = match data.cast::<PyBytes>() {
@@ -168,11 +175,12 @@ impl Block {
     fn tobytes<'py>(
         &self,
         py: Python<'py>,
-        offset: usize,
-        nbytes: Option<usize>,
+        #[pyo3(from_py_with = whole_bytes)] offset: usize,
+        nbytes: Option<Whole<usize>>,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = nbytes.unwrap_or(self.bytes.saturating_sub(offset));
+        let rest = self.bytes.saturating_sub(offset);
+        let bytes = nbytes.map_or(rest, |Whole(bytes)| bytes);
         let (from, stream) = (self.part(offset, bytes)?, self.stream_or_own(stream)?);
         let driver = self.open.resource().driver();
         PyBytes::new_with(py, bytes, |to| {
@@ -186,20 +194,25 @@ impl Block {
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
-        offset: usize,
+        #[pyo3(from_py_with = whole_bytes)] offset: usize,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let buffer = PyMemoryView::from(buffer)?.call_method1("cast", ("B",))?;
-        let bytes = self.tobytes(py, offset, Some(buffer.len()?), stream)?;
+        let bytes = self.tobytes(py, offset, Some(Whole(buffer.len()?)), stream)?;
         buffer.set_item(PySlice::full(py), bytes)
     }
 
     /// Queues the filling of the block with one byte.
     #[pyo3(signature = (value, stream=None))]
-    fn fill(&self, py: Python<'_>, value: u8, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn fill(
+        &self,
+        py: Python<'_>,
+        value: Whole<u8>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let (to, stream) = (self.part(0, self.bytes)?, self.stream_or_own(stream)?);
         let driver = self.open.resource().driver();
-        py.detach(|| driver.memset(to, value, self.bytes, stream)).map_err(raised)
+        py.detach(|| driver.memset(to, value.0, self.bytes, stream)).map_err(raised)
     }
 
     fn __len__(&self) -> usize {

@@ -2,7 +2,6 @@
 
 use millpond::TraceError;
 use millpond_capi::status::{Failure, millpond_status};
-use pyo3::exceptions::PyMemoryError;
 use pyo3::{PyErr, import_exception};
 
 import_exception!(millpond.errors, BadFree);
@@ -14,6 +13,8 @@ import_exception!(millpond.errors, Forked);
 import_exception!(millpond.errors, InvalidArgument);
 import_exception!(millpond.errors, NotSupported);
 import_exception!(millpond.errors, OutOfMemory);
+import_exception!(millpond.errors, OutOfRange);
+import_exception!(millpond.errors, UnknownDevice);
 import_exception!(millpond.errors, WouldWait);
 
 /// The exception for a failure.
@@ -21,8 +22,9 @@ pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
     let Failure { status, reason } = failure.into();
     match status {
         millpond_status::InvalidArgument => InvalidArgument::new_err(reason),
-        millpond_status::OutOfMemory => OutOfMemory::new_err(reason),
-        millpond_status::HostOutOfMemory => PyMemoryError::new_err(reason),
+        millpond_status::OutOfMemory | millpond_status::HostOutOfMemory => {
+            OutOfMemory::new_err(reason)
+        }
         millpond_status::Foreign
         | millpond_status::Interior
         | millpond_status::AlreadyFree

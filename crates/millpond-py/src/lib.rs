@@ -1,6 +1,7 @@
 //! Millpond for Python: what `millpond` has in Rust. What it has in Python is beside this, in `python/millpond`.
 //!
 //! - `errors`: which exception a failure becomes;
+//! - `whole`: numbers, and what is wrong with them;
 //! - `stream`: streams of ours, and how those of others are taken;
 //! - `pool`, `block`: a device, what allocates there, and what it gives out;
 //! - `trace`, `replay`: what was recorded, and doing it again.
@@ -13,6 +14,7 @@ mod pool;
 mod replay;
 mod stream;
 mod trace;
+mod whole;
 
 /// The extension.
 #[pyo3::pymodule]

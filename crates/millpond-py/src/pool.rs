@@ -18,6 +18,7 @@ use pythonize::pythonize;
 use crate::block::Block;
 use crate::errors::raised;
 use crate::stream::{Given, Stream};
+use crate::whole::Whole;
 
 /// A device and an allocator on it. `device` is `sim:PROFILE` or `cuda:N`, or what MILLPOND_DEVICE says; `stack` any allocator, such as
 /// `pool` or `limit:4GiB/pool`; settings are the pool's, as in MILLPOND_CONF.
@@ -126,9 +127,10 @@ impl Pool {
     fn allocate(
         &self,
         py: Python<'_>,
-        nbytes: usize,
+        nbytes: Whole<usize>,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Block> {
+        let Whole(nbytes) = nbytes;
         let (open, stream) = (self.opened()?, Given::read(stream)?);
         let ptr = allocate(py, &open, nbytes, stream.raw).map_err(raised)?;
         Ok(Block::new(open, ptr, nbytes, stream))
@@ -139,9 +141,10 @@ impl Pool {
     fn allocate_raw(
         &self,
         py: Python<'_>,
-        nbytes: usize,
+        nbytes: Whole<usize>,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
+        let Whole(nbytes) = nbytes;
         let (open, stream) = (self.opened()?, Given::raw(stream)?);
         Ok(allocate(py, &open, nbytes, stream).map_err(raised)?.0)
     }
@@ -152,14 +155,14 @@ impl Pool {
     fn free_raw(
         &self,
         py: Python<'_>,
-        ptr: u64,
-        nbytes: Option<usize>,
+        ptr: Whole<u64>,
+        nbytes: Option<Whole<usize>>,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         // What a forked child gives is its parent's, and stays.
-        let (open, ptr, stream) = (self.opened_by_anyone()?, DevicePtr(ptr), Given::raw(stream)?);
+        let (open, ptr, stream) = (self.opened_by_anyone()?, DevicePtr(ptr.0), Given::raw(stream)?);
         let free = || match nbytes {
-            Some(bytes) => open.deallocate(ptr, bytes, stream).map_err(Failure::from),
+            Some(Whole(bytes)) => open.deallocate(ptr, bytes, stream).map_err(Failure::from),
             None => open.deallocate_unsized(ptr, stream),
         };
         let answer = if open.bare_pool().is_some() { free() } else { py.detach(free) };
@@ -169,9 +172,9 @@ impl Pool {
     /// Queues a write of one byte of a block of `allocate_raw`, whose contents nobody has asked for yet: work of streams that wait for
     /// `stream`, as most do for the default one, then comes after whatever the memory was used for before.
     #[pyo3(signature = (ptr, stream=None))]
-    fn touch_raw(&self, ptr: u64, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn touch_raw(&self, ptr: Whole<u64>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let (open, stream) = (self.opened()?, Given::raw(stream)?);
-        open.resource().driver().memset(DevicePtr(ptr), 0, 1, stream).map_err(raised)
+        open.resource().driver().memset(DevicePtr(ptr.0), 0, 1, stream).map_err(raised)
     }
 
     /// Makes a stream of the device. It does not wait for the default stream.
@@ -222,8 +225,13 @@ impl Pool {
     }
 
     /// Sets `count` blocks for requests of `nbytes` aside, for any stream: all of them, or none.
-    fn preallocate(&self, py: Python<'_>, nbytes: usize, count: usize) -> PyResult<()> {
-        self.with_pool(py, |pool| Ok(pool.preallocate(nbytes, count)?))
+    fn preallocate(
+        &self,
+        py: Python<'_>,
+        nbytes: Whole<usize>,
+        count: Whole<usize>,
+    ) -> PyResult<()> {
+        self.with_pool(py, |pool| Ok(pool.preallocate(nbytes.0, count.0)?))
     }
 
     /// Gives everything back that nobody holds; says how many bytes that were.
@@ -254,8 +262,7 @@ impl Pool {
     fn snapshot(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.with_pool(py, |pool| {
             let written = pool.snapshot().save(&path);
-            let named = |error| format!("{}: {error}", path.display());
-            written.map_err(|error| Failure::new(millpond_status::Io, named(error)))
+            written.map_err(|error| Failure::new(millpond_status::Io, error))
         })
     }
 

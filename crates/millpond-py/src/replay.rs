@@ -3,23 +3,24 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
 use millpond::replay::{
     Bench, Ground, Program, Recorded, Recorder, ReplayError, Replayed, Stopped, Timeline,
 };
 use millpond::stack::comparable;
 use millpond::trace::Source;
-use millpond::{Stack, StackError};
+use millpond::{Stack, StackError, written};
 use millpond_cuda::CudaGround;
 use millpond_sim::{Profile, SimGround};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyInt, PyList, PyString};
 use pythonize::pythonize;
 use serde::Serialize;
 
 use crate::errors::{DriverError, Error, FileError, InvalidArgument, unreadable};
 use crate::trace::Trace;
+use crate::whole::Whole;
 
 /// One trace with one allocator. `ns_per_op` is measured, `modelled_ms` is not. On a real device `measured_ms` stands in its place, and what
 /// nobody counts there is none.
@@ -140,20 +141,24 @@ fn invalid<E: Display>(error: &E) -> PyErr {
 }
 
 /// A size as a number of bytes, or as a text such as `4GiB`.
-#[derive(FromPyObject)]
-pub(crate) enum Size {
-    Bytes(u64),
-    Text(String),
-}
+pub(crate) struct Size(u64);
 
-impl Size {
-    fn bytes(&self) -> PyResult<u64> {
-        match self {
-            Size::Bytes(bytes) => Ok(*bytes),
-            Size::Text(text) => match text.parse::<ByteSize>() {
-                Ok(size) => Ok(size.as_u64()),
-                Err(_) => Err(invalid(&format!("'{text}' is no size: write it as 4GiB"))),
-            },
+impl<'a, 'py> FromPyObject<'a, 'py> for Size {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Size> {
+        if let Ok(text) = given.cast::<PyString>() {
+            let text = text.to_cow()?;
+            let no_size = || invalid(&format!("'{text}' is no size: write it as 4GiB"));
+            return written::size(&text).map(Size).ok_or_else(no_size);
+        }
+        match given.is_instance_of::<PyInt>() {
+            true => Ok(Size(given.extract::<Whole<u64>>()?.0)),
+            false => {
+                let kind = given.get_type().name()?;
+                let reason = format!("{kind} is no size: give bytes, or a text such as 4GiB");
+                Err(PyTypeError::new_err(reason))
+            }
         }
     }
 }
@@ -172,7 +177,11 @@ fn bench(device: Option<String>, lag: u32, capacity: Option<Size>) -> PyResult<B
     let bench = Bench::new(ground);
     match capacity {
         None => Ok(bench),
-        Some(size) => bench.with_capacity(size.bytes()?).map_err(failed),
+        Some(Size(bytes)) => bench.with_capacity(bytes).map_err(|error| match error {
+            // What the device there is cannot be.
+            ReplayError::Device(reason) => invalid(&reason),
+            error => failed(error),
+        }),
     }
 }
 
@@ -205,11 +214,11 @@ pub(crate) fn replay<'py>(
     allocators: Option<Vec<String>>,
     capacity: Option<Size>,
     device: Option<String>,
-    lag: u32,
+    lag: Whole<u32>,
     fit: bool,
     timeline: bool,
 ) -> PyResult<Bound<'py, PyList>> {
-    let (stacks, bench) = (stacks(allocators)?, bench(device, lag, capacity)?);
+    let (stacks, bench) = (stacks(allocators)?, bench(device, lag.0, capacity)?);
     let mut all = Vec::new();
     for trace in &traces {
         all.extend(recorded(py, trace)?);

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use crate::errors::raised;
+use crate::whole::Whole;
 
 /// An ordered queue of work on a pool's device. Destroyed with the last that refers to it; what is queued on it still runs.
 #[pyclass(module = "millpond", frozen)]
@@ -77,7 +78,10 @@ impl Given {
             return Ok(Given { raw: RawStream::LEGACY, _owner: None });
         };
         if given.is_instance_of::<PyInt>() {
-            return Ok(Given { raw: RawStream::from_raw(given.extract()?), _owner: None });
+            return Ok(Given {
+                raw: RawStream::from_raw(given.extract::<Whole<u64>>()?.0),
+                _owner: None,
+            });
         }
         let raw = RawStream::from_raw(handle_of(given)?);
         Ok(Given { raw, _owner: Some(given.clone().unbind()) })

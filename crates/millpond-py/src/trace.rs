@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use millpond::trace::{DeviceTrace, Event, EventKind, Source};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pythonize::pythonize;
 
-use crate::errors::unreadable;
+use crate::errors::{UnknownDevice, unreadable};
+use crate::whole::Whole;
 
 /// A recorded sequence of allocations and frees: a PyTorch memory snapshot, RMM's log, or Millpond's own file, plain or compressed.
 #[pyclass(module = "millpond", frozen, subclass)]
@@ -30,7 +30,7 @@ impl Trace {
         };
         found.ok_or_else(|| {
             let numbers = self.devices();
-            PyKeyError::new_err(match number {
+            UnknownDevice::new_err(match number {
                 Some(number) => {
                     format!("nothing was recorded of device {number}, but of {numbers:?}")
                 }
@@ -80,10 +80,14 @@ impl Trace {
 
     /// The trace in a few figures: of all devices together, or of one.
     #[pyo3(signature = (device=None))]
-    fn summary<'py>(&self, py: Python<'py>, device: Option<u32>) -> PyResult<Bound<'py, PyAny>> {
+    fn summary<'py>(
+        &self,
+        py: Python<'py>,
+        device: Option<Whole<u32>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let summary = match device {
             Some(_) => {
-                let device = self.device(device)?;
+                let device = self.device(device.map(|Whole(number)| number))?;
                 py.detach(|| device.summary())
             }
             None => py.detach(|| self.trace.summary()),
@@ -93,7 +97,11 @@ impl Trace {
 
     /// What happened on the device, or on one of several: its columns as little-endian 64-bit numbers.
     #[pyo3(name = "_numbers", signature = (device=None))]
-    fn numbers<'py>(&self, py: Python<'py>, device: Option<u32>) -> PyResult<Bound<'py, PyDict>> {
+    fn numbers<'py>(
+        &self,
+        py: Python<'py>,
+        device: Option<Whole<u32>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         type Column<'a> = (&'static str, &'a dyn Fn(&Event) -> u64);
         let stream = |event: &Event| {
             self.trace.streams.get(event.stream as usize).copied().unwrap_or_default()
@@ -104,7 +112,7 @@ impl Trace {
             ("nbytes", &|event| event.bytes),
             ("stream", &stream),
         ];
-        let events = &self.device(device)?.events;
+        let events = &self.device(device.map(|Whole(number)| number))?.events;
         let numbers = PyDict::new(py);
         for (name, number) in columns {
             let column: Vec<u8> =
@@ -116,7 +124,8 @@ impl Trace {
 
     /// What kind each of these events is.
     #[pyo3(name = "_kinds", signature = (device=None))]
-    fn kinds(&self, device: Option<u32>) -> PyResult<Vec<&'static str>> {
+    fn kinds(&self, device: Option<Whole<u32>>) -> PyResult<Vec<&'static str>> {
+        let device = device.map(|Whole(number)| number);
         Ok(self.device(device)?.events.iter().map(|event| name_of(event.kind)).collect())
     }
 

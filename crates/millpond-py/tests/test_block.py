@@ -37,7 +37,7 @@ def test_nothing_is_written_outside(pool):
         lambda: block.tobytes(offset=1, nbytes=16),
         lambda: block.tobytes(offset=2**63, nbytes=2**63),
     ]:
-        with pytest.raises(ValueError, match="more than the block's 16"):
+        with pytest.raises(millpond.InvalidArgument, match="more than the block's 16"):
             call()
     with pytest.raises(TypeError):
         block.copy_to(bytes(16))
@@ -53,11 +53,21 @@ def test_a_block_ends_once(pool):
         block.free()
     for use in [lambda: block.ptr, block.tobytes, lambda: block.fill(0), lambda: block.record_stream(0),
                 lambda: block.__cuda_array_interface__]:
-        with pytest.raises(ValueError, match="given back"):
+        with pytest.raises(millpond.InvalidArgument, match="given back"):
             use()
     with pool.allocate(16) as block:
         block.free()
     assert pool.usage()["live_blocks"] == 0
+
+
+def test_no_stream_is_the_default_stream(pool):
+    block = pool.allocate(16)
+    block.record_stream(None)
+    block.free(None)
+    other = pool.allocate(16)
+    pool.free_raw(other.ptr)
+    with pytest.raises(millpond.BadFree, match="^record_stream of 0x"):
+        other.record_stream(pool.stream())
 
 
 def test_an_exception_passes_through_and_the_block_ends(pool):

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import threading
 
 import pytest
 
@@ -118,6 +119,30 @@ def test_names_that_make_no_sense_are_named():
         millpond.Pool().allocate(-1)
 
 
+def test_every_number_that_makes_no_sense_is_an_error_of_millponds(pool):
+    block = pool.allocate(16)
+    for call in [
+        lambda: pool.allocate(-1),
+        lambda: pool.allocate(2**64),
+        lambda: pool.allocate(16, -1),
+        lambda: pool.allocate_raw(-1),
+        lambda: pool.free_raw(-1),
+        lambda: pool.free_raw(256, -1),
+        lambda: pool.preallocate(-1, 1),
+        lambda: pool.preallocate(1, 2**64),
+        lambda: block.fill(256),
+        lambda: block.fill(-1),
+        lambda: block.tobytes(-1),
+        lambda: block.tobytes(0, -1),
+        lambda: block.copy_from(b"", -1),
+    ]:
+        with pytest.raises(millpond.InvalidArgument, match="is out of range: give 0 to") as raised:
+            call()
+        assert isinstance(raised.value, (OverflowError, ValueError)) and "\n" not in str(raised.value)
+    with pytest.raises(TypeError):
+        pool.allocate(1.5)
+
+
 def test_a_closed_pool_keeps_what_is_held(pool):
     block = pool.allocate(16)
     with pool:
@@ -153,6 +178,47 @@ def test_a_snapshot_is_in_pytorchs_form(pool, tmp_path):
     written = pickle.loads((tmp_path / "now.pickle").read_bytes())
     active = [b for s in written["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
     assert [block["requested_size"] for block in active] == [held.nbytes]
+
+
+def test_what_a_forked_child_drops_is_its_parents():
+    pool = millpond.Pool("sim:a100-80g")
+    stacked = millpond.Pool("sim:a100-80g", "limit:1GiB/bestfit")
+    held = [pool.allocate(MIB), stacked.allocate(MIB)]
+    stream = pool.stream()
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            pool.allocate(5 * MIB).free()
+            stacked.allocate(5 * MIB).free()
+            pool.trim()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(50):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    for call in [pool.stream, pool.stats, lambda: pool.trace_start("x.csv"), held[0].tobytes]:
+                        try:
+                            call()
+                            code = 2
+                        except millpond.Forked:
+                            pass
+                    del stream
+                    held.clear()
+                    pool.close()
+                    stacked.close()
+                    code = 0 if code == 1 else code
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        thread.join()
+    assert pool.usage()["live_bytes"] == stacked.usage()["live_bytes"] == MIB
 
 
 def test_a_forked_child_has_to_open_its_own(pool):

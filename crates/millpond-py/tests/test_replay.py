@@ -74,6 +74,25 @@ def test_what_makes_no_sense_is_named(snapshot):
         millpond.replay(snapshot, "pool", device="gpu0")
     with pytest.raises(TypeError):
         millpond.replay([1], "pool")
+    for capacity, text in [(-1, "-1 is out of range"), ("99999999999999999999GiB", "is no size"), ("1MiB", "must be a multiple of 2MiB")]:
+        with pytest.raises(millpond.InvalidArgument, match=text) as raised:
+            millpond.replay(snapshot, "pool", capacity=capacity)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(millpond.InvalidArgument, match="out of range"):
+        millpond.replay(snapshot, "pool", lag=-1)
+    with pytest.raises(TypeError, match="float is no size"):
+        millpond.replay(snapshot, "pool", capacity=1.5)
+
+
+def test_a_part_of_a_table_is_a_table(snapshot):
+    table = millpond.replay(snapshot, ["pool", "torch", "direct"], timeline=True)
+    part = table[:2]
+    assert isinstance(part, millpond.Table) and part == list(table)[:2] and table[1] == part[1]
+    assert set(part.timelines) == {("gpt_tiny", "pool"), ("gpt_tiny", "torch")}
+    assert part.plot().svg and part[:1].plot().svg != part.plot().svg
+    both = part + table[2:]
+    assert isinstance(both, millpond.Table) and both == table and both.timelines == table.timelines
+    assert table.copy() == table and table.copy().timelines == table.timelines
 
 
 @pytest.fixture

@@ -34,7 +34,9 @@ def test_events_come_one_by_one_or_by_columns(snapshot):
     frame = pandas.DataFrame(trace.columns())
     assert list(frame.columns) == ["kind", "time_us", "addr", "nbytes", "stream"]
     assert [tuple(row) for row in frame.itertuples(index=False)] == [tuple(event) for event in events]
-    with pytest.raises(KeyError, match="nothing was recorded of device 3"):
+    with pytest.raises(millpond.Error):
+        trace.summary(-1)
+    with pytest.raises(KeyError, match="^nothing was recorded of device 3"):
         trace.columns(3)
 
 

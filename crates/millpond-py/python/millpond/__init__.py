@@ -24,6 +24,9 @@ from .errors import (
     InvalidArgument,
     NotSupported,
     OutOfMemory,
+    OutOfRange,
+    TorchError,
+    UnknownDevice,
     WouldWait,
 )
 from .table import Table, replay
@@ -42,10 +45,13 @@ __all__ = [
     "InvalidArgument",
     "NotSupported",
     "OutOfMemory",
+    "OutOfRange",
     "Pool",
     "Stream",
     "Table",
+    "TorchError",
     "Trace",
+    "UnknownDevice",
     "WouldWait",
     "__version__",
     "load_trace",

@@ -9,6 +9,17 @@ class InvalidArgument(Error, ValueError):
     """A name or a setting makes no sense."""
 
 
+class OutOfRange(InvalidArgument, OverflowError):
+    """A number is negative, or larger than any that could be meant."""
+
+
+class UnknownDevice(InvalidArgument, KeyError):
+    """Nothing was recorded of such a device."""
+
+    # A key is shown as Python writes it; this is a sentence.
+    __str__ = Exception.__str__
+
+
 class OutOfMemory(Error, MemoryError):
     """Memory is out, or a limit is reached."""
 
@@ -31,6 +42,10 @@ class NotSupported(Error, NotImplementedError):
 
 class DriverError(Error, RuntimeError):
     """The device's driver refused, or there is no such device."""
+
+
+class TorchError(Error, RuntimeError):
+    """What PyTorch's pools refused, or what was asked of them too early or too late."""
 
 
 class FileError(Error, OSError):

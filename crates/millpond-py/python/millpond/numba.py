@@ -18,6 +18,7 @@ from numba import cuda
 from numba.cuda import HostOnlyCUDAMemoryManager, MemoryInfo, MemoryPointer
 
 from . import _millpond
+from .errors import NotSupported
 
 _stack = "pool"
 _settings: dict[str, object] = {}
@@ -55,7 +56,7 @@ class MemoryManager(HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         return MemoryInfo(free=free, total=total)
 
     def get_ipc_handle(self, memory: Any) -> Any:
-        raise NotImplementedError("memory of a pool cannot be given to another process: use Numba's own memory manager for that")
+        raise NotSupported("memory of a pool cannot be given to another process: use Numba's own memory manager for that")
 
 
 _numba_memory_manager = MemoryManager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, overload
 
 from . import _millpond
 from .chart import Chart, plot
@@ -38,6 +38,34 @@ class Table(list[dict[str, Any]]):
             timeline = row.pop("timeline", None)
             if timeline is not None:
                 self.timelines[row["trace"], row["allocator"]] = timeline
+
+    def _with(self, rows: Iterable[dict[str, Any]]) -> Table:
+        """Other rows, with the timelines of those that are among them."""
+        table = Table(rows)
+        names = {(row.get("trace"), row.get("allocator")) for row in table}
+        table.timelines = {of: timeline for of, timeline in self.timelines.items() if of in names}
+        return table
+
+    @overload
+    def __getitem__(self, which: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Table: ...
+
+    def __getitem__(self, which: SupportsIndex | slice) -> dict[str, Any] | Table:
+        """A row, or a table of some of them."""
+        return self._with(super().__getitem__(which)) if isinstance(which, slice) else super().__getitem__(which)
+
+    def __add__(self, others: list[Any]) -> Table:  # type: ignore[override]
+        """The rows of both."""
+        table = self._with([*self, *others])
+        if isinstance(others, Table):
+            table.timelines = {**others.timelines, **table.timelines}
+        return table
+
+    def copy(self) -> Table:
+        """The same rows once more."""
+        return self._with(self)
 
     @property
     def columns(self) -> list[str]:

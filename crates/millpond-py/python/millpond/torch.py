@@ -20,6 +20,8 @@ from typing import Any, Optional, Union
 
 import torch as _torch
 
+from millpond.errors import InvalidArgument, TorchError
+
 __all__ = [
     "configure",
     "dump_snapshot",
@@ -117,7 +119,7 @@ def _millpond_library() -> ctypes.CDLL:
 def _call(name: str, *arguments: Any) -> None:
     library = _millpond_library()
     if getattr(library, name)(*arguments) != 0:
-        raise RuntimeError(f"Millpond: {library.millpond_last_error().decode()}")
+        raise TorchError(f"Millpond: {library.millpond_last_error().decode()}")
 
 
 def enable(torch_statistics: bool = True) -> None:
@@ -136,7 +138,7 @@ def enable(torch_statistics: bool = True) -> None:
         "on a GPU and before torch.cuda is asked for anything"
     )
     if _torch.cuda.is_initialized():
-        raise RuntimeError(too_late)
+        raise TorchError(too_late)
     library = _millpond_library()
     plugged = _torch.cuda.memory.CUDAPluggableAllocator(_path(), "millpond_torch_malloc", "millpond_torch_free")
     for setter, function in _HOOKS.items():
@@ -145,7 +147,7 @@ def enable(torch_statistics: bool = True) -> None:
     try:
         _torch.cuda.memory.change_current_allocator(plugged)
     except RuntimeError as error:
-        raise RuntimeError(too_late) from error
+        raise TorchError(too_late) from error
     _allocator = plugged
     if torch_statistics:
         _answer_for_torch()
@@ -186,13 +188,13 @@ def _index(device: Device) -> int:
         return device
     named: Any = _torch.device("cuda" if device is None else device)
     if named.type != "cuda":
-        raise ValueError(f"{named} is no GPU: give a number, 'cuda:1', or nothing for the current one")
+        raise InvalidArgument(f"{named} is no GPU: give a number, 'cuda:1', or nothing for the current one")
     return int(_torch.cuda.current_device() if named.index is None else named.index)
 
 
 def _check_enabled() -> None:
     if _allocator is None:
-        raise RuntimeError("PyTorch does not allocate from Millpond: call millpond.torch.enable() first")
+        raise TorchError("PyTorch does not allocate from Millpond: call millpond.torch.enable() first")
 
 
 def pool(device: Device = None) -> ctypes.c_void_p:
