@@ -3,23 +3,14 @@
 use millpond_share::rendezvous;
 
 use crate::job::{Job, Route, compile};
-use crate::scripted_daemon::{Daemon, MEMORY, MIB, Peer};
-
-fn started(test: &str) -> (Daemon, Job, Peer) {
-    let daemon = Daemon::named(test);
-    let mut job = Job::linked(&daemon.directory, "capacity=2GiB");
-    job.tell("start");
-    let peer = daemon.client();
-    assert_eq!(job.answer().0, 0);
-    (daemon, job, peer)
-}
+use crate::scripted_daemon::{Daemon, MEMORY, MIB, joined};
 
 const OUT_OF_MEMORY: u64 = 2;
 const INVALID_VALUE: u64 = 1;
 
 #[test]
 fn a_program_has_what_the_daemon_says_and_no_more() {
-    let (_daemon, mut job, peer) = started("budget");
+    let (_daemon, mut job, peer) = joined("budget");
     // The page with the results is the only memory so far.
     assert_eq!(job.ask("info"), [MEMORY - 4096, MEMORY]);
     job.ask(&format!("p a {}", 300 * MIB));
@@ -44,7 +35,7 @@ fn a_program_has_what_the_daemon_says_and_no_more() {
 /// Managed memory may be more than a device has, as without the hook, and takes nothing from the device's.
 #[test]
 fn a_programs_own_managed_memory_may_be_more_than_the_device_has() {
-    let (_daemon, mut job, _peer) = started("oversubscribed");
+    let (_daemon, mut job, _peer) = joined("oversubscribed");
     job.ask(&format!("m big {}", MEMORY + 256 * MIB));
     assert_eq!(job.ask("info"), [0, MEMORY]);
     job.ask(&format!("p a {}", 900 * MIB));
@@ -69,7 +60,7 @@ fn a_limit_is_one_for_managed_memory_too() {
 
 #[test]
 fn small_allocations_do_not_ask_one_by_one() {
-    let (_daemon, mut job, peer) = started("steps");
+    let (_daemon, mut job, peer) = joined("steps");
     for number in 0..200 {
         job.ask(&format!("p s{number} {}", MIB / 2));
     }
@@ -81,7 +72,7 @@ fn memory_in_disguise_looks_like_device_memory() {
     const MEMORY_TYPE: u32 = 2;
     const HOST_POINTER: u32 = 4;
     const IS_MANAGED: u32 = 8;
-    let (_daemon, mut job, _peer) = started("disguise");
+    let (_daemon, mut job, _peer) = joined("disguise");
     for kind in ["p", "r", "a", "f", "m"] {
         job.ask(&format!("{kind} {kind} {}", 4 * MIB));
         let is_open = u64::from(kind == "m");
@@ -95,7 +86,7 @@ fn memory_in_disguise_looks_like_device_memory() {
 /// What the hook does in between is not in the program's answers.
 #[test]
 fn the_drivers_codes_are_kept() {
-    let (_daemon, mut job, mut peer) = started("codes");
+    let (_daemon, mut job, mut peer) = joined("codes");
     job.ask(&format!("p a {}", 4 * MIB));
     job.tell("launch0");
     peer.turn(MEMORY);
@@ -142,7 +133,7 @@ fn nvml_says_the_same_as_the_driver() {
 /// A child that was forked is not the client: it says nothing, its calls are answered, and its parent goes on.
 #[test]
 fn a_forked_child_is_nobody() {
-    let (_daemon, mut job, mut peer) = started("fork");
+    let (_daemon, mut job, mut peer) = joined("fork");
     job.ask(&format!("p a {}", 4 * MIB));
     job.tell("fill a 1");
     peer.turn(MEMORY);
@@ -158,7 +149,7 @@ fn a_forked_child_is_nobody() {
 /// A child that lives on does not keep its parent's place: the daemon sees the parent go.
 #[test]
 fn a_childs_life_is_not_its_parents() {
-    let (_daemon, mut job, peer) = started("orphan");
+    let (_daemon, mut job, peer) = joined("orphan");
     let child = job.ask("orphan")[0];
     drop(job);
     assert!(peer.is_gone(), "the connection is still open");

@@ -5,13 +5,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_tests::programs::succeeds;
 use millpond_tests::{dist, simcuda};
 
 /// Longer than anything takes: only a test that fails waits for it.
 pub(crate) const NEVER: Duration = Duration::from_secs(60);
+
+/// Waits for something that nobody tells of.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < NEVER, "{what} never comes");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// How a program finds the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

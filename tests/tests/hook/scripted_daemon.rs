@@ -11,7 +11,7 @@ use millpond_share::framing::{self, Inbox};
 use millpond_share::protocol::{Hello, Prefetch, ToClient, ToDaemon, Traffic};
 use millpond_share::rendezvous;
 
-use crate::job::NEVER;
+use crate::job::{Job, NEVER};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -24,6 +24,16 @@ pub(crate) const IDLE_MS: u64 = 50;
 pub(crate) struct Daemon {
     pub(crate) directory: PathBuf,
     listener: UnixListener,
+}
+
+/// A daemon, and a program on a device of 2 GiB that has joined it.
+pub(crate) fn joined(test: &str) -> (Daemon, Job, Peer) {
+    let daemon = Daemon::named(test);
+    let mut job = Job::linked(&daemon.directory, "capacity=2GiB");
+    job.tell("start");
+    let peer = daemon.client();
+    assert_eq!(job.answer().0, 0);
+    (daemon, job, peer)
 }
 
 impl Daemon {

@@ -1,36 +1,17 @@
 //! Memory that cannot leave the device and is counted: arrays, and what graphs allocate.
 
-use std::time::{Duration, Instant};
-
 use millpond_tests::sharing::Ground;
 
-use crate::job::{Job, NEVER, compile};
-use crate::scripted_daemon::{Daemon, MEMORY, MIB, Peer};
+use crate::job::{Job, compile, wait_until};
+use crate::scripted_daemon::{MEMORY, MIB, joined};
 
 /// The page with the results of a program's kernels.
 const RESULTS: u64 = 4096;
 const OUT_OF_MEMORY: u64 = 2;
 
-fn started(test: &str) -> (Daemon, Job, Peer) {
-    let daemon = Daemon::named(test);
-    let mut job = Job::linked(&daemon.directory, "capacity=2GiB");
-    job.tell("start");
-    let peer = daemon.client();
-    assert_eq!(job.answer().0, 0);
-    (daemon, job, peer)
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < NEVER, "{what} never comes");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn arrays_count_and_stay() {
-    let (_daemon, mut job, mut peer) = started("arrays");
+    let (_daemon, mut job, mut peer) = joined("arrays");
     let info = |job: &mut Job| MEMORY - RESULTS - job.ask("info")[0];
     let mut all = 0;
     // The second has another level.
@@ -58,7 +39,7 @@ fn arrays_count_and_stay() {
 
 #[test]
 fn what_graphs_allocate_counts_and_stays() {
-    let (_daemon, mut job, mut peer) = started("graphs");
+    let (_daemon, mut job, mut peer) = joined("graphs");
     peer.in_turn(&mut job, "capture _ 2");
     job.ask(&format!("a g {}", 64 * MIB));
     job.ask("memset g 7");

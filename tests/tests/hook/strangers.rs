@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use millpond_tests::sharing::Ground;
 use millpond_tests::simcuda;
 
-use crate::job::{Job, NEVER, compile};
-use crate::scripted_daemon::{Daemon, MIB};
+use crate::job::{Job, NEVER, compile, wait_until};
+use crate::scripted_daemon::{MIB, joined};
 
 /// Of a device of 512 MiB: two fit together, and not beside a stranger of the same size.
 const LARGE: u64 = 200 * MIB;
@@ -36,14 +36,6 @@ fn started(ground: &Ground, is_shared: bool) -> Job {
 fn device(ground: &Ground) -> serde_json::Value {
     let status: serde_json::Value = serde_json::from_slice(&ground.status().stdout).unwrap();
     status["devices"][0].clone()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < NEVER, "{what} never comes");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -108,11 +100,7 @@ fn programs_that_would_fit_together_take_turns_beside_a_stranger() {
 /// What is taken is said at the beginning and when it changes, not all the time.
 #[test]
 fn what_is_taken_is_said_when_it_changes() {
-    let daemon = Daemon::named("taken");
-    let mut job = Job::linked(&daemon.directory, "capacity=2GiB");
-    job.tell("start");
-    let mut peer = daemon.client();
-    assert_eq!(job.answer().0, 0);
+    let (_daemon, mut job, mut peer) = joined("taken");
     assert_eq!(peer.hello.taken_bytes, Some(0));
     peer.in_turn(&mut job, &format!("v a {}", 64 * MIB));
     let has = |bytes: u64| {
