@@ -240,15 +240,22 @@ impl Peer {
     /// Gives the order; if a turn is needed for it, grants one. Its numbers.
     pub(crate) fn in_turn(&mut self, job: &mut crate::job::Job, order: &str) -> Vec<u64> {
         job.tell(order);
+        let (mut answer, mut is_arriving) = (None, false);
         loop {
-            if let Some((code, numbers)) = job.answer_if_there() {
+            answer = answer.or_else(|| job.answer_if_there());
+            // Its work goes on before it says so.
+            if let Some((code, numbers)) = answer.take_if(|_| !is_arriving) {
                 assert_eq!(code, 0, "{order}");
                 return numbers;
             }
             if let Ok(message) = self.said.recv_timeout(Duration::from_millis(1)) {
                 match message {
-                    ToDaemon::Want { .. } => self.grant(MEMORY),
-                    ToDaemon::Moved(_) | ToDaemon::Resumed { .. } => {}
+                    ToDaemon::Want { .. } => {
+                        self.grant(MEMORY);
+                        is_arriving = true;
+                    }
+                    ToDaemon::Resumed { .. } => is_arriving = false,
+                    ToDaemon::Moved(_) => {}
                     other => panic!("{other:?} in the middle of {order}"),
                 }
             }
