@@ -1,7 +1,7 @@
 //! A process that was forked has a copy of its parent's memory, as other threads left it in the middle of whatever they did. It may use none
 //! of what that stands for, nor look at it.
 //!
-//! The child learns of it from a handler that the C library runs after every `fork`. The handler also makes the child's
+//! The child learns of it from a handler that the C library runs after every `fork`. Where there are pools, another one makes the child's
 //! thread forget its caches, so that the fast paths, which do not ask, miss.
 
 use std::fmt;
@@ -9,8 +9,6 @@ use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-
-use crate::pool::forget_last_uses;
 
 /// How many forks lie between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -22,17 +20,8 @@ pub struct Process(u64);
 impl Process {
     /// This process. From now on forks are noticed.
     pub fn this() -> Process {
-        // No `Once`, which a child would wait for in vain that was forked while another thread was in it. Threads that come at once register
-        // the handler once each, which does no harm.
         static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-        // Acquire and release: who sees it has a handler.
-        if !IS_WATCHED.load(Ordering::Acquire) {
-            // SAFETY: the handler is a function that lives as long as the process, and does nothing but store to an
-            // atomic and to plain thread-local cells, which is allowed after a fork. If there is no memory for the
-            // handler, forks go unnoticed, as they would without it.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-            IS_WATCHED.store(true, Ordering::Release);
-        }
+        in_children(in_child, &IS_WATCHED);
         Process(GENERATION.load(Ordering::Relaxed))
     }
 
@@ -51,7 +40,19 @@ impl Process {
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    forget_last_uses();
+}
+
+/// Has every child that is forked from now on call a function before it goes on, which does nothing but what is allowed after a fork: it
+/// stores to atomics and to plain memory of its thread's own. `is_known` is the function's.
+pub(crate) fn in_children(call: extern "C" fn(), is_known: &'static AtomicBool) {
+    // No `Once`, which a child would wait for in vain that was forked while another thread was in it. Threads that come at once register
+    // the function once each, which does no harm. Acquire and release: who sees that it is known knows it to be there.
+    if !is_known.load(Ordering::Acquire) {
+        // SAFETY: the function lives as long as the process, and is allowed where it is called. If there is no memory to remember it,
+        // forks go unnoticed, as they would without it.
+        unsafe { libc::pthread_atfork(None, None, Some(call)) };
+        is_known.store(true, Ordering::Release);
+    }
 }
 
 /// What only the process that made it drops. In a forked child it is left as it is, memory and all: another thread may have been changing

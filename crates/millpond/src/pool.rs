@@ -67,7 +67,6 @@ pub use self::config::{ConfigError, PoolConfig};
 use self::inner::{BelongsTo, Inner, InnerOptions};
 pub use self::raw_handle::{ByHandle, Remembered};
 pub use self::region::{Region, RegionOptions};
-pub(crate) use self::remembered_pointers::forget as forget_last_uses;
 pub use self::scope::{TagScope, TagUsage, tag};
 pub use self::stats::PoolStats;
 use crate::driver::{
@@ -135,6 +134,7 @@ impl Pool {
             config,
         };
         membarrier::register();
+        remembered_pointers::forget_in_children();
         let inner = LeftToParent::new(Arc::new(Inner::new(Counted::new(driver), options)?));
         Ok(Pool { watch: background::watch(&inner).map(Arc::new), inner })
     }

@@ -91,3 +91,13 @@ fn much_can_be_held() {
     assert!(figure("host mappings:") < 500, "{said}");
     assert!(figure("MiB for 80 GiB mapped twice:") < 100, "{said}");
 }
+
+/// A program that loads a driver late, as PyTorch does, has little room left for what every thread has from its start.
+#[test]
+fn the_stand_ins_can_be_loaded_late() {
+    for library in ["libcuda.so.1", "libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12"] {
+        let library = simcuda::directory().join(library);
+        let dynamic = succeeds(Command::new("readelf").arg("-d").arg(&library));
+        assert!(!dynamic.contains("STATIC_TLS"), "{}: {dynamic}", library.display());
+    }
+}

@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::counters::Counting;
 use super::inner::Inner;
 use super::thread_cache::ThreadCache;
 use super::thread_memory;
 use crate::driver::Stream;
+use crate::fork;
 
 /// What a call of a thread used lately. Nothing, if all is zeros.
 ///
@@ -118,8 +120,14 @@ pub(super) unsafe fn remember(pool: &Inner, number: u64, stream: Stream, cache: 
     });
 }
 
+/// A forked child's thread has none of its parent's caches. In place before there is a cache.
+pub(super) fn forget_in_children() {
+    static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+    fork::in_children(forget, &IS_KNOWN);
+}
+
 /// This thread has no caches any more.
-pub(crate) fn forget() {
+pub(super) extern "C" fn forget() {
     lately(|lately| {
         for last in lately {
             // No pool has this number.
