@@ -87,7 +87,10 @@ function drawTimeline(canvas, timeline, view) {
   const step = niceSeconds((view.to - view.from) / Math.max(2, (width - LABEL_WIDTH) / 90));
   for (let second = Math.ceil(view.from / step) * step; second <= view.to; second += step) {
     context.fillRect(place(second), height - AXIS_HEIGHT, 1, 5);
-    context.fillText(`${fixed(second, step < 1 ? 2 : 0)} s`, place(second) + 3, height - AXIS_HEIGHT / 2);
+    const text = `${fixed(second, step < 1 ? 2 : 0)} s`;
+    // The last one may have no room behind its mark.
+    const left = Math.min(place(second) + 3, width - context.measureText(text).width);
+    context.fillText(text, left, height - AXIS_HEIGHT / 2);
   }
   canvas.dataset.from = view.from;
   canvas.dataset.to = view.to;
