@@ -34,6 +34,11 @@ impl Ground {
         ground
     }
 
+    /// Where the daemon's sockets are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The device's memory.
     pub fn capacity_mib(&self) -> u64 {
         self.capacity_mib

@@ -1,6 +1,10 @@
 //! `serve`, `run`, `status`, `set` and `top`.
 
-use std::process::Output;
+use std::fs::Permissions;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
 
 use millpond_tests::sharing::{Ground, Running, job};
 use millpond_tests::terminal::Terminal;
@@ -124,6 +128,32 @@ fn programs_that_map_memory_themselves_finish_with_turns_off_and_with_nothing_pr
             job.number();
         }
     }
+}
+
+/// Also where the sockets' modes would let it in.
+#[test]
+fn another_user_is_refused() {
+    const NOBODY: u32 = 65534;
+    let ground = Ground::new("user", 128, &[]);
+    let everybody = || Permissions::from_mode(0o777);
+    let ours = ground.millpond(&[]);
+    // Not every directory above ours need be open to others.
+    let program = ground.directory().join("millpond");
+    std::fs::copy(ours.get_program(), &program).unwrap();
+    for entry in std::fs::read_dir(ground.directory()).unwrap() {
+        std::fs::set_permissions(entry.unwrap().path(), everybody()).unwrap();
+    }
+    std::fs::set_permissions(ground.directory(), everybody()).unwrap();
+    let mut theirs = Command::new(program);
+    theirs.args(["share", "status"]).env("MILLPOND_SHARE_DIR", ground.directory());
+    let refused = match theirs.uid(NOBODY).gid(NOBODY).output() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return println!("skipped: only root can be another user");
+        }
+        output => output.unwrap(),
+    };
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(ground.status().status.success());
 }
 
 #[test]
