@@ -1,11 +1,12 @@
 //! Blocks: allocated, freed, and used on several streams.
 
 use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millpond::driver::{DevicePtr, Stream};
 use millpond::pool::{ByHandle, Pool, Remembered};
 
-use crate::boundary_ffi::{answer, place};
+use crate::boundary_ffi::{answer, panicked, place};
 use crate::host_memory_ffi;
 use crate::pool_ffi::{direct, is_parents, millpond_pool, opened, with_pool};
 use crate::status::{Failure, millpond_status};
@@ -43,15 +44,16 @@ pub unsafe extern "C" fn millpond_alloc(
         return OK;
     }
     // SAFETY: as above.
-    unsafe { alloc_nearly(pool, bytes, stream, out) }
+    unsafe { alloc_placed(pool, bytes, stream, out) }
 }
 
-/// The thread's cache has no block of this size. A function of its own, for which the other path need not save registers.
+/// The thread's cache has no such block: the next is a free range with memory. A function of its own, for which the other path need not
+/// save registers.
 ///
 /// # Safety
 /// As [`millpond_alloc`].
 #[inline(never)]
-unsafe extern "C" fn alloc_nearly(
+unsafe extern "C" fn alloc_placed(
     pool: *mut millpond_pool,
     bytes: usize,
     stream: *mut c_void,
@@ -59,12 +61,19 @@ unsafe extern "C" fn alloc_nearly(
 ) -> c_int {
     let stream_of = Stream(stream as u64);
     // SAFETY: the caller's promise, here and below.
+    let place = || unsafe { Pool::place_by_handle(pool, bytes, stream_of) };
+    // SAFETY: as above.
     if let Some(out) = unsafe { out.as_mut() }
-        // SAFETY: as above.
-        && let Some(ptr) = unsafe { Pool::allocate_nearly_by_handle(pool, bytes, stream_of) }
+        && host_memory_ffi::ensure().is_ok()
     {
-        *out = ptr.0 as *mut c_void;
-        return OK;
+        match catch_unwind(AssertUnwindSafe(place)) {
+            Ok(Some(ptr)) => {
+                *out = ptr.0 as *mut c_void;
+                return OK;
+            }
+            Ok(None) => {}
+            Err(_) => return panicked(),
+        }
     }
     // SAFETY: as above.
     unsafe { alloc_uncached(pool, bytes, stream, out) }

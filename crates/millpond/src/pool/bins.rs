@@ -95,6 +95,12 @@ impl Bins {
         self.groups &= !(u64::from(self.subs[group] == 0) << group);
     }
 
+    /// The first bin from `bin` on that holds something.
+    #[inline]
+    pub(super) fn first_from(&self, bin: Bin) -> Option<Bin> {
+        if self.subs[bin.group()] >> bin.sub() & 1 != 0 { Some(bin) } else { self.next_after(bin) }
+    }
+
     /// The first bin after `bin` that holds something. All its ranges are larger than any in `bin`.
     #[inline]
     pub(super) fn next_after(&self, bin: Bin) -> Option<Bin> {

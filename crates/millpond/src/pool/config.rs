@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::bins::STEP_BYTES;
-use super::shelf::{LARGEST_CACHED_BYTES, Shelf};
+use super::shelf::{LARGEST_CACHED_BYTES, Shelf, cached_bytes};
 use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
 use crate::nearest::nearest;
@@ -327,7 +327,7 @@ impl Settings {
             let serving = if aligned <= LARGEST_BYTES {
                 Shelf::of_class(Class::of(aligned))
             } else if config.alignment as u64 <= STEP_BYTES {
-                Shelf::of_own(bytes.next_multiple_of(STEP_BYTES as usize) as u64)
+                Shelf::of_own(cached_bytes(bytes as u64))
             } else {
                 // Among blocks that were aligned to less before there may be one that will not do.
                 Shelf::NONE

@@ -32,6 +32,7 @@ impl Counters {
         let allocated = add(&self.allocated_bytes, bytes as u64);
         let live = allocated.wrapping_sub(self.freed_bytes.load(Ordering::Relaxed)) as i64;
         if live > self.peak_live_bytes.load(Ordering::Relaxed) {
+            std::hint::cold_path();
             self.peak_live_bytes.store(live, Ordering::Relaxed);
         }
     }
@@ -78,13 +79,6 @@ impl Counting<'_> {
     pub(super) fn allocated(self, bytes: usize) {
         if let Some(counters) = self.0 {
             counters.allocated(bytes);
-        }
-    }
-
-    #[inline]
-    pub(super) fn missed(self) {
-        if let Some(counters) = self.0 {
-            counters.missed();
         }
     }
 }

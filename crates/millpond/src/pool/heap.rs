@@ -117,28 +117,14 @@ impl Heap {
         align: u64,
         acceptable: impl Fn(&Node, u64) -> bool,
     ) -> Option<Found> {
-        let mut bin = Bin::of(bytes);
+        let mut bin = self.bins.first_from(Bin::of(bytes))?;
         let mut looked_at = 0;
         loop {
-            let mut best: Option<Found> = None;
-            let (mut least, mut lowest) = (u64::MAX, u64::MAX);
-            let mut next = self.bins.head(bin);
-            for _ in 0..LOOKED_AT {
-                let Some(node_id) = next.get() else { break };
-                looked_at += 1;
-                let node = self.node(node_id);
-                if (node.bytes, node.start) < (least, lowest)
-                    && let Some(start) = position(node, bytes, align)
-                    && acceptable(node, start)
-                {
-                    (least, lowest) = (node.bytes, node.start);
-                    best = Some(Found { node: node_id, start });
-                }
-                next = node.bin_next;
-            }
+            let (best, count) = self.best_of(bin, bytes, align, &acceptable);
             if best.is_some() {
                 return best;
             }
+            looked_at += count;
             bin = if looked_at < MOST_LOOKED_AT {
                 self.bins.next_after(bin)?
             } else {
@@ -146,6 +132,33 @@ impl Heap {
                 self.bins.last().filter(|last| *last > bin)?
             };
         }
+    }
+
+    /// The smallest node of a bin that will do, of those that are looked at, and how many these are.
+    #[inline]
+    fn best_of(
+        &self,
+        bin: Bin,
+        bytes: u64,
+        align: u64,
+        acceptable: &impl Fn(&Node, u64) -> bool,
+    ) -> (Option<Found>, usize) {
+        let mut best: Option<Found> = None;
+        let (mut least, mut lowest) = (u64::MAX, u64::MAX);
+        let mut next = self.bins.head(bin);
+        for looked_at in 0..LOOKED_AT {
+            let Some(node_id) = next.get() else { return (best, looked_at) };
+            let node = self.node(node_id);
+            if (node.bytes, node.start) < (least, lowest)
+                && let Some(start) = position(node, bytes, align)
+                && acceptable(node, start)
+            {
+                (least, lowest) = (node.bytes, node.start);
+                best = Some(Found { node: node_id, start });
+            }
+            next = node.bin_next;
+        }
+        (best, LOOKED_AT)
     }
 
     /// The free node that can hold `bytes` at a multiple of `align` and has the lowest score. Looks at all of them. Slow.

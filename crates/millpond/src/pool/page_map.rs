@@ -68,37 +68,29 @@ impl PageMap {
     }
 
     /// The leaf of a stretch, to write to.
+    #[inline]
     fn leaf(&self, stretch: usize) -> &Leaf {
         let place = &self.leaves[stretch / LEAF_ENTRIES];
         let mut leaf = place.load(Ordering::Acquire);
         if ptr::eq(leaf, &NOTHING) {
-            let new =
-                Box::into_raw(Box::new([const { AtomicPtr::new(ptr::null_mut()) }; LEAF_ENTRIES]));
-            // AcqRel: whoever finds the leaf finds it empty, or what is written to it later.
-            match place.compare_exchange(leaf, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => leaf = new,
-                Err(other) => {
-                    // SAFETY: from `into_raw` above, and nobody else has seen it.
-                    drop(unsafe { Box::from_raw(new) });
-                    leaf = other;
-                }
-            }
+            leaf = add_leaf(place);
         }
         // SAFETY: as in `get`.
         unsafe { &*leaf }
     }
 
-    /// Sets the entry of one stretch.
-    pub(super) fn set(&self, offset: u64, header: Option<HeaderId>) {
+    /// Sets the entry of one stretch. The header is one of this map's.
+    #[inline]
+    pub(super) fn set(&self, offset: u64, header: Option<&Header>) {
+        debug_assert!(header.is_none_or(|header| ptr::eq(self.headers.get(header.id), header)));
         let stretch = (offset / STRETCH_BYTES) as usize;
-        let entry =
-            header.map_or(ptr::null_mut(), |id| ptr::from_ref(self.headers.get(id)).cast_mut());
+        let entry = header.map_or(ptr::null_mut(), |header| ptr::from_ref(header).cast_mut());
         // Release: whoever sees the entry sees the header.
         self.leaf(stretch)[stretch % LEAF_ENTRIES].store(entry, Ordering::Release);
     }
 
-    /// Sets the entries of all stretches of a range that begins on a stretch.
-    pub(super) fn set_all(&self, start: u64, bytes: u64, header: Option<HeaderId>) {
+    /// As [`set`](Self::set), of all stretches of a range that begins on a stretch.
+    pub(super) fn set_all(&self, start: u64, bytes: u64, header: Option<&Header>) {
         for stretch in 0..bytes / STRETCH_BYTES {
             self.set(start + stretch * STRETCH_BYTES, header);
         }
@@ -113,6 +105,22 @@ impl PageMap {
             .filter_map(|at| self.get(at * STRETCH_BYTES))
             // What begins in the same stretch may begin after the offset.
             .find(|header| header.start() <= offset)
+    }
+}
+
+/// Puts an empty leaf where there was none, unless somebody else is quicker; returns whichever it is.
+#[cold]
+fn add_leaf(place: &AtomicPtr<Leaf>) -> *mut Leaf {
+    let new = Box::into_raw(Box::new([const { AtomicPtr::new(ptr::null_mut()) }; LEAF_ENTRIES]));
+    let nothing = ptr::from_ref(&NOTHING).cast_mut();
+    // AcqRel: whoever finds the leaf finds it empty, or what is written to it later.
+    match place.compare_exchange(nothing, new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => new,
+        Err(other) => {
+            // SAFETY: from `into_raw` above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+            other
+        }
     }
 }
 

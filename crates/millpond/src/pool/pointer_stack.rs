@@ -100,8 +100,6 @@ static FLOOR: Cached = Cached::FLOOR;
 pub(super) struct PointerStack {
     top: *mut Cached,
     limit: *mut Cached,
-    /// How much more than was asked for the last block may have to be handed out at once.
-    pub(super) most_slack: u64,
     /// What must be left of the cache's room after a block has come here.
     pub(super) least_room: i64,
     /// Which bits of its blocks' sizes are taken of that room: all, or none.
@@ -113,20 +111,20 @@ pub(super) struct PointerStack {
 unsafe impl Send for PointerStack {}
 
 impl PointerStack {
-    pub(super) fn new(most_slack: u64) -> PointerStack {
+    pub(super) fn new() -> PointerStack {
         let floor = ptr::from_ref(&FLOOR).cast_mut();
-        PointerStack { top: floor, limit: floor, most_slack, least_room: 0, counted: -1, floor }
+        PointerStack { top: floor, limit: floor, least_room: 0, counted: -1, floor }
     }
 
-    /// Takes the last block, if it is large enough for a request and not too large. A request is at most [`LARGEST_CACHED_BYTES`].
+    /// Takes the last block, if it is large enough for a request and its word can say by how much. A request is at most [`LARGEST_CACHED_BYTES`].
     /// The block's slot keeps it until another comes.
     #[inline]
     pub(super) fn pop_for(&mut self, bytes: usize) -> Option<(TakenSlot, usize)> {
         debug_assert!(bytes <= LARGEST_CACHED_BYTES);
-        debug_assert!(self.most_slack < LARGEST_CACHED_BYTES as u64);
         // SAFETY: the top is always a slot, or `FLOOR`, and has been written.
         let slack = unsafe { &*self.top }.bytes().wrapping_sub(bytes as u64);
-        if slack > self.most_slack {
+        if slack >= Word::MOST_SLACK as u64 {
+            std::hint::cold_path();
             return None;
         }
         let taken = TakenSlot(self.top);
@@ -218,7 +216,7 @@ impl PointerStack {
         if slots == self.slots() {
             return;
         }
-        let mut new = PointerStack::new(self.most_slack);
+        let mut new = PointerStack::new();
         if slots > 0 {
             let mut all = vec![Cached::FLOOR; slots + 1].into_boxed_slice();
             all[1..=used].copy_from_slice(self.blocks());
@@ -282,12 +280,12 @@ mod tests {
 
     #[test]
     fn nothing_comes_from_an_empty_stack_and_nothing_goes_into_a_full_one() {
-        let mut stack = PointerStack::new(511);
+        let mut stack = PointerStack::new();
         assert!(stack.pop_for(0).is_none() && stack.pop_for(1).is_none() && !stack.push(block(7)));
         stack.set_slots(2);
         assert!(stack.pop_for(0).is_none() && stack.pop_for(1 << 20).is_none());
         assert!(stack.push(block(3)) && stack.push(block(4)) && !stack.push(block(8)));
-        assert!(stack.pop_for(1025).is_none() && stack.pop_for(512).is_none());
+        assert!(stack.pop_for(1025).is_none(), "more than the last has");
         let pop = |stack: &mut PointerStack, bytes| {
             let (slot, slack) = stack.pop_for(bytes)?;
             // SAFETY: the stack is there and has its slots.
@@ -305,7 +303,7 @@ mod tests {
 
     #[test]
     fn blocks_stay_in_order_while_slots_come_and_go() {
-        let mut stack = PointerStack::new(0);
+        let mut stack = PointerStack::new();
         stack.set_slots(5);
         assert!((1..=5).all(|bytes| stack.push(block(bytes))) && stack.is_full());
         stack.set_slots(0);

@@ -2,12 +2,11 @@
 
 use std::mem;
 
-use super::bins::STEP_BYTES;
 use super::headers::{BlockWord, Tag, Word};
 use super::pointer_stack::{Cached, Kept, PointerStack, TakenSlot};
 use super::points::StreamSlot;
 use super::shelf::{LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES, Shelf};
-use super::size_class::{CLASSES, Class, LARGEST_BYTES};
+use super::size_class::{CLASSES, Class};
 
 /// How much a cache may keep.
 #[derive(Clone, Copy, Debug)]
@@ -53,24 +52,18 @@ impl Pending {
 
 /// Blocks that are sent to their owner at a time.
 const OUTBOX_BLOCKS: usize = 64;
-/// Blocks of a bin that are looked at for one that fits.
-const LOOKED_AT: usize = 4;
 
 /// What a hit has handed out last.
 #[derive(Debug)]
 struct Last {
     /// From where.
     slot: TakenSlot,
-    /// For how many bytes.
-    requested: usize,
-    /// The word that the block has while it is a user's.
-    live: Word,
 }
 
 impl Last {
     /// Nothing: what is in that slot is not live.
     fn none() -> Last {
-        Last { slot: TakenSlot::none(), requested: 0, live: Word::live(0, Tag::NONE) }
+        Last { slot: TakenSlot::none() }
     }
 }
 
@@ -94,12 +87,7 @@ pub(super) struct Stacks {
 
 impl Stacks {
     pub(super) fn new() -> Stacks {
-        let most_slack = |shelf| {
-            // Every block of a class will do. Blocks of one bin differ by up to 3 %: one that fits exactly, or the best of several
-            // is looked for.
-            if shelf < CLASSES { LARGEST_BYTES as u64 } else { STEP_BYTES - 1 }
-        };
-        let mut stacks = std::array::from_fn(|shelf| PointerStack::new(most_slack(shelf)));
+        let mut stacks = std::array::from_fn(|_| PointerStack::new());
         let pending: &mut PointerStack = &mut stacks[Shelf::PENDING.index()];
         (pending.least_room, pending.counted) = (i64::MIN, 0);
         Stacks {
@@ -117,7 +105,7 @@ impl Stacks {
     pub(super) fn pop(&mut self, shelf: Shelf, bytes: usize, live: Word) -> Option<(Cached, Word)> {
         let (slot, slack) = self.stacks[shelf.index()].pop_for(bytes)?;
         let live = live.with_slack(slack);
-        self.last = Last { slot, requested: bytes, live };
+        self.last = Last { slot };
         // SAFETY: it was taken from there just now.
         let block = unsafe { slot.block() };
         self.room += block.bytes() as i64;
@@ -130,12 +118,9 @@ impl Stacks {
     /// # Safety
     /// The pool is there.
     #[inline]
-    pub(super) unsafe fn last_of(&self, requested: usize) -> Option<(&BlockWord, Word)> {
-        if self.last.requested != requested {
-            return None;
-        }
+    pub(super) unsafe fn last_of(&self) -> Cached {
         // SAFETY: whatever takes slots away from stacks forgets `last` before; the rest is the caller's promise.
-        Some((unsafe { self.last.slot.block().word() }, self.last.live))
+        unsafe { self.last.slot.block() }
     }
 
     /// Puts the [last](Self::last_of) block back where it was, even if others have used up the room: it is one block, and had it before.
@@ -217,19 +202,10 @@ impl Stacks {
         self.stacks[shelf.index()].used() - used
     }
 
-    /// A block of a bin or the next that is large enough.
-    pub(super) fn pop_fitting(&mut self, block_bytes: u64) -> Option<Cached> {
-        let bin = Shelf::of_own(block_bytes).index();
-        let stack = &mut self.stacks[bin];
-        let blocks = stack.blocks();
-        let last = blocks.len().saturating_sub(LOOKED_AT)..blocks.len();
-        let fitting = last.filter(|index| blocks[*index].bytes() >= block_bytes);
-        let taken = if let Some(best) = fitting.min_by_key(|index| blocks[*index].bytes()) {
-            stack.swap_remove(best)
-        } else {
-            let next = self.stacks.get_mut(bin + 1)?;
-            next.swap_remove(next.used().checked_sub(1)?)
-        };
+    /// The last block of a shelf, whatever it is for.
+    pub(super) fn pop_any(&mut self, shelf: Shelf) -> Option<Cached> {
+        let stack = &mut self.stacks[shelf.index()];
+        let taken = stack.swap_remove(stack.used().checked_sub(1)?);
         self.room += taken.bytes() as i64;
         Some(taken)
     }

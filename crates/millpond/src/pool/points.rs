@@ -87,6 +87,15 @@ impl Points {
 
     #[inline]
     pub(super) fn merge(&mut self, other: Points) {
+        if self.first.stream == other.first.stream && other.more.is_none() {
+            self.first.number = self.first.number.max(other.first.number);
+        } else {
+            self.merge_others(other);
+        }
+    }
+
+    #[inline(never)]
+    fn merge_others(&mut self, other: Points) {
         if self.is_empty() {
             *self = other;
         } else if !other.is_empty() {
@@ -98,6 +107,13 @@ impl Points {
     /// Forgets points that are needless beside the others, where there are several.
     #[inline]
     pub(super) fn forget_where(&mut self, is_needless: impl Fn(Point, &[Point]) -> bool) {
+        if self.more.is_some() {
+            self.forget_of_several(is_needless);
+        }
+    }
+
+    #[inline(never)]
+    fn forget_of_several(&mut self, is_needless: impl Fn(Point, &[Point]) -> bool) {
         let Some(more) = self.more.take() else { return };
         let mut points = more.0;
         points.push(self.first);

@@ -51,22 +51,23 @@ impl Pool {
         })
     }
 
-    /// As [`allocate_by_handle`](Self::allocate_by_handle), of what is a little larger. The next thing that is tried.
+    /// As [`allocate_by_handle`](Self::allocate_by_handle), of what is free behind the thread's cache and has memory. The next thing that is
+    /// tried.
     ///
     /// # Safety
     /// As [`allocate_by_handle`](Self::allocate_by_handle).
+    ///
+    /// # Panics
+    /// If the pool is broken.
     #[inline]
-    pub unsafe fn allocate_nearly_by_handle<T>(
+    pub unsafe fn place_by_handle<T>(
         handle: *const T,
         bytes: usize,
         stream: Stream,
     ) -> Option<DevicePtr> {
         with_handle(handle, stream, |last, cache| {
-            // SAFETY: as in `allocate_by_handle`.
-            let pool = || unsafe { &*last.pool() };
-            let ptr = cache.take_fitting_known(bytes, || pool().settings.shelf_of(bytes))?;
-            cache.counters(pool()).allocated(bytes);
-            Some(ptr)
+            // SAFETY: as in `allocate_by_handle`; nothing else is asked of the pool.
+            cache.is_known().then(|| unsafe { &*last.pool() }.place_at_once(cache, bytes)).flatten()
         })
     }
 

@@ -1,7 +1,9 @@
-//! Where a cache keeps a block: one shelf for each class of slabs, and one for each bin of blocks of their own, up to 1 MiB.
+//! Where a cache keeps a block: one shelf for each class of slabs, and one for each size of blocks of their own, up to 1 MiB. These sizes
+//! go on as classes do, eight for each doubling, so that any block of a shelf serves any request that comes there.
 //!
 //! ```text
-//!   0 … 39: classes, to 32 KiB │ 40 … 200: bins, to 1 MiB (32 for each doubling) │ 202: pending, to 16 MiB │ 255: no cache keeps it
+//!   0 … 39: classes, to 32 KiB │ 40 … 79: sizes, to 1 MiB │ 80: pending, to 16 MiB │ 255: no cache keeps it
+//!                                36 40 44 … 64 │ 72 80 … 128 │ … 1024 KiB
 //! ```
 //!
 //! What is pending is not kept to be handed out again: it is given back with the next block that the thread takes from the back, so that
@@ -11,16 +13,25 @@
 //! Both kinds are numbered together so that a hit need not ask which kind a block is: where sizes are random, the machine would
 //! guess wrong every other time.
 
-use super::bins::Bin;
 use super::size_class::{CLASSES, Class, LARGEST_BYTES};
 
 /// The largest block that a cache keeps.
 pub(super) const LARGEST_CACHED_BYTES: usize = 1 << 20;
 
-const FIRST_BIN: usize = Bin::of(LARGEST_BYTES as u64).index();
+/// Shelves for each doubling of size.
+const OF_DOUBLING: usize = 1 << DOUBLING_BITS;
+const DOUBLING_BITS: u32 = 3;
 /// How many shelves there are.
 pub(super) const SHELVES: usize =
-    CLASSES + Bin::of(LARGEST_CACHED_BYTES as u64).index() - FIRST_BIN + 1;
+    CLASSES + OF_DOUBLING * (LARGEST_CACHED_BYTES / LARGEST_BYTES).ilog2() as usize;
+
+/// The size of a block of its own that a cache may keep, for a request of more than classes have and at most
+/// [`LARGEST_CACHED_BYTES`]: at most an eighth more.
+#[inline]
+pub(super) const fn cached_bytes(bytes: u64) -> u64 {
+    let step_bits = (bytes - 1).ilog2() - DOUBLING_BITS;
+    ((bytes - 1) >> step_bits << step_bits) + (1 << step_bits)
+}
 
 /// The largest block that is left pending, and how many are.
 pub(super) const LARGEST_PENDING_BYTES: usize = 16 << 20;
@@ -38,8 +49,8 @@ pub(super) struct Shelf(pub(super) u8);
 impl Shelf {
     /// Of blocks that no cache keeps.
     pub(super) const NONE: Shelf = Shelf(u8::MAX);
-    /// Of blocks that are to be given back. Not beside the last bin, which is looked at for what nearly fits.
-    pub(super) const PENDING: Shelf = Shelf(SHELVES as u8 + 1);
+    /// Of blocks that are to be given back.
+    pub(super) const PENDING: Shelf = Shelf(SHELVES as u8);
 
     /// The shelf of a slab's blocks.
     pub(super) fn of_class(class: Class) -> Shelf {
@@ -54,19 +65,20 @@ impl Shelf {
         if block_bytes > LARGEST_CACHED_BYTES as u64 {
             return Shelf::PENDING;
         }
-        Shelf((CLASSES + Bin::of(block_bytes).index() - FIRST_BIN) as u8)
+        debug_assert_eq!(block_bytes, cached_bytes(block_bytes));
+        let doubling = (block_bytes - 1).ilog2();
+        let step = (block_bytes - 1) >> (doubling - DOUBLING_BITS);
+        let of_doubling = step as usize % OF_DOUBLING;
+        Shelf(
+            (CLASSES + (doubling - LARGEST_BYTES.ilog2()) as usize * OF_DOUBLING + of_doubling)
+                as u8,
+        )
     }
 
     /// The class of its blocks; none for blocks of their own.
     #[inline]
     pub(super) fn class(self) -> Option<Class> {
         (self.index() < CLASSES).then_some(Class(self.0))
-    }
-
-    /// Whether its blocks are their own, and kept to be handed out again.
-    #[inline]
-    pub(super) fn is_bin(self) -> bool {
-        (CLASSES..SHELVES).contains(&self.index())
     }
 
     #[inline]
@@ -83,11 +95,14 @@ mod tests {
     fn shelves_rise_with_size_and_classes_have_their_own() {
         let own = |bytes| Shelf::of_own(bytes).index();
         assert!((0..CLASSES).all(|class| Shelf(class as u8).class() == Some(Class(class as u8))));
-        let sizes = (LARGEST_BYTES as u64 + 512..=LARGEST_CACHED_BYTES as u64).step_by(512);
-        for bytes in sizes {
-            assert!((CLASSES..SHELVES).contains(&own(bytes)) && own(bytes) >= own(bytes - 512));
-            assert_eq!(Shelf::of_own(bytes).class(), None);
+        let mut sizes = std::collections::BTreeMap::new();
+        for bytes in LARGEST_BYTES as u64 + 1..=LARGEST_CACHED_BYTES as u64 {
+            let block_bytes = cached_bytes(bytes);
+            assert!((bytes..=bytes + bytes / 8).contains(&block_bytes), "{bytes}: {block_bytes}");
+            assert_eq!(cached_bytes(block_bytes), block_bytes);
+            sizes.insert(block_bytes, own(block_bytes));
         }
+        assert!(sizes.values().copied().eq(CLASSES..SHELVES), "{sizes:?}");
         assert_eq!(own(LARGEST_CACHED_BYTES as u64), SHELVES - 1);
         assert_eq!(Shelf::of_own(LARGEST_CACHED_BYTES as u64 + 512), Shelf::PENDING);
         assert_eq!(Shelf::of_own(LARGEST_PENDING_BYTES as u64), Shelf::PENDING);

@@ -7,7 +7,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::bins::STEP_BYTES;
 use super::counters::Counters;
 use super::handshake::Handshake;
 use super::headers::{Block, BlockWord, HeaderId, Kind, Tag, Word};
@@ -100,25 +99,6 @@ impl ThreadCache {
         unsafe { self.stacks.as_owner_in(self.epoch(), take) }?
     }
 
-    /// As [`take_known`](Self::take_known), for the best of several blocks of their own that are a little larger.
-    #[inline]
-    pub(super) fn take_fitting_known(
-        &self,
-        bytes: usize,
-        find: impl FnOnce() -> Option<Shelf>,
-    ) -> Option<DevicePtr> {
-        let take = |stacks: &mut Stacks| {
-            find().filter(|shelf| shelf.is_bin())?;
-            stacks.forget_last();
-            // Of such a shelf no block is aligned to more, nor so large that its word could not say what was asked for.
-            let (block, _) =
-                self.pop_fitting(stacks, (bytes as u64).next_multiple_of(STEP_BYTES), bytes)?;
-            Some(DevicePtr(block.address))
-        };
-        // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_in(self.epoch(), take) }?
-    }
-
     /// Whether an address is that of the block that was handed out last.
     #[inline]
     pub(super) fn is_last(&self, ptr: DevicePtr) -> bool {
@@ -134,10 +114,8 @@ impl ThreadCache {
         let put = |stacks: &mut Stacks| {
             // Where it has not been forgotten, it is at the last address.
             // SAFETY: the pool is there as long as its caches are used; see `ThreadCache`.
-            let (word, live) = unsafe { stacks.last_of(bytes) }?;
-            if !word.free_as_owner(live, || true) {
-                return None;
-            }
+            let block = unsafe { stacks.last_of() };
+            self.free_word(block, bytes, || true)?;
             // SAFETY: as its word has said.
             unsafe { stacks.put_back() };
             Some(())
@@ -283,26 +261,17 @@ impl ThreadCache {
         Some(ptr.0 - self.base)
     }
 
-    /// As [`take`](Self::take), for the best of several blocks of their own of at least `block_bytes`, and little more. The caller
-    /// notes in its header what was requested, if its word cannot say it.
-    pub(super) fn take_fitting(&self, block_bytes: u64, requested: usize) -> Option<(u64, Word)> {
-        let (block, live) =
-            self.with(|stacks| self.pop_fitting(stacks, block_bytes, requested))??;
-        Some((self.offset_of(block), live))
-    }
-
-    #[inline]
-    fn pop_fitting(
-        &self,
-        stacks: &mut Stacks,
-        block_bytes: u64,
-        requested: usize,
-    ) -> Option<(Cached, Word)> {
-        let block = stacks.pop_fitting(block_bytes)?;
-        let slack = (block.bytes() as usize - requested).min(Word::MOST_SLACK);
-        let live = self.live.with_slack(slack);
-        hand_out(block, live);
-        Some((block, live))
+    /// As [`take`](Self::take), also if more is left over than a word can say: the caller notes in the block's header what was requested
+    /// then.
+    pub(super) fn take_ample(&self, shelf: Shelf, requested: usize) -> Option<(u64, Word)> {
+        let take = |stacks: &mut Stacks| {
+            let block = stacks.pop_any(shelf)?;
+            let slack = (block.bytes() as usize - requested).min(Word::MOST_SLACK);
+            let live = self.live.with_slack(slack);
+            hand_out(block, live);
+            Some((self.offset_of(block), live))
+        };
+        self.with(take)?
     }
 
     /// Puts a block back on its shelf, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or there is no

@@ -16,7 +16,7 @@ use crate::pool::middle::{Batch, EmptySlab};
 use crate::pool::page_map::STRETCH_BYTES;
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::remembered_pointers::{with_last, with_remembered};
-use crate::pool::shelf::LARGEST_CACHED_BYTES;
+use crate::pool::shelf::{LARGEST_CACHED_BYTES, Shelf};
 use crate::pool::size_class::Class;
 use crate::pool::thread_cache::{Entry, ThreadCache};
 use crate::pool::{attached, scope};
@@ -88,10 +88,8 @@ impl Inner {
                 counters.allocated(bytes);
                 return Some(Ok(self.back.address_of(offset)));
             }
-            if let Some(offset) = self.place_at_once(cache, bytes, shape) {
-                counters.missed();
-                counters.allocated(bytes);
-                return Some(Ok(self.back.address_of(offset)));
+            if let Some(ptr) = self.place_at_once(cache, bytes) {
+                return Some(Ok(ptr));
             }
             let taker = Taker { slot: cache.stream(), handle: stream };
             let attached = Some((cache, counters));
@@ -102,16 +100,17 @@ impl Inner {
 
     fn take_cached(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let taken = self.settings.shelf_of(bytes).and_then(|shelf| cache.take(shelf, bytes));
-        taken.or_else(|| self.take_fitting(cache, bytes, shape))
+        taken.or_else(|| self.take_ample(cache, bytes, shape))
     }
 
-    /// A block of its own from a cache, if the request is for one: the last was not exact, or must be looked at.
-    fn take_fitting(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+    /// A block of its own from a cache, if the request is for one that must be looked at: blocks are aligned to much, or it has far more
+    /// bytes than were asked for.
+    fn take_ample(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let Shape::Own { bytes: block_bytes, align } = shape else { return None };
         if block_bytes > LARGEST_CACHED_BYTES as u64 {
             return None;
         }
-        let (offset, live) = cache.take_fitting(block_bytes, bytes)?;
+        let (offset, live) = cache.take_ample(Shelf::of_own(block_bytes), bytes)?;
         if offset & (align - 1) == 0 {
             if live.slack() == Word::MOST_SLACK {
                 self.block_at(offset).expect("caches keep blocks").header.set_requested(bytes);
@@ -391,8 +390,9 @@ impl Inner {
         let mut middle = self.middle.lock();
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
-        self.page_map.header(header).place(start, node);
-        self.page_map.set_all(start, bytes, Some(header));
+        let placed = self.page_map.header(header);
+        placed.place(start, node);
+        self.page_map.set_all(start, bytes, Some(placed));
         let slab = EmptySlab { header, node, start, class, points };
         Ok(Some(middle.add_slab(slab, taker.slot, most)))
     }
@@ -418,11 +418,17 @@ impl Inner {
         Ok(Some(entry.offset))
     }
 
-    /// A block of its own, if there is one that needs neither waiting nor the driver, and nothing else comes first: what is nearly
-    /// always so, without a second look at anything.
-    #[inline]
-    fn place_at_once(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
-        let Shape::Own { bytes: block_bytes, align } = shape else { return None };
+    /// A block of its own from the back, by a thread whose cache is [known](ThreadCache::is_known) and has none, if there is one that needs
+    /// neither waiting nor the driver, and nothing else comes first: what is nearly always so, without a second look at anything.
+    #[inline(never)]
+    pub(in crate::pool) fn place_at_once(
+        &self,
+        cache: &ThreadCache,
+        bytes: usize,
+    ) -> Option<DevicePtr> {
+        let Ok(Shape::Own { bytes: block_bytes, align }) = self.shape_of(bytes) else {
+            return None;
+        };
         let slack = block_bytes as usize - bytes;
         let others_come_first = bytes > self.settings.direct_above()
             || cache.inbox.may_have_something()
@@ -442,8 +448,11 @@ impl Inner {
         let header = self.page_map.header(id);
         header.place_own(start, block_bytes, node);
         header.word(0).set(cache.live.with_slack(slack));
-        self.page_map.set(start, Some(id));
-        Some(start)
+        self.page_map.set(start, Some(header));
+        let counters = cache.counters(self);
+        counters.missed();
+        counters.allocated(bytes);
+        Some(self.back.address_of(start))
     }
 
     /// A block of its own, that is nobody's yet.
@@ -461,7 +470,7 @@ impl Inner {
         let header = self.page_map.header(id);
         header.place_own(start, block_bytes, node);
         header.word(0).set(Word::FREE);
-        self.page_map.set(start, Some(id));
+        self.page_map.set(start, Some(header));
         Ok(Some(Entry { offset: start, header: id, index: 0 }))
     }
 

@@ -3,6 +3,7 @@
 use super::Inner;
 use crate::pool::bins::STEP_BYTES;
 use crate::pool::config::{aligned_to, own_step};
+use crate::pool::shelf::{LARGEST_CACHED_BYTES, cached_bytes};
 use crate::pool::size_class::{Class, LARGEST_BYTES};
 use crate::resource::AllocError;
 
@@ -35,7 +36,10 @@ impl Inner {
         }
         let step = own_step(alignment);
         let own = aligned_to(bytes, step).map(|size| size as u64).filter(|size| *size < MOST_BYTES);
-        let bytes = own.ok_or(AllocError::TooLarge { bytes })?;
+        let mut bytes = own.ok_or(AllocError::TooLarge { bytes })?;
+        if bytes <= LARGEST_CACHED_BYTES as u64 {
+            bytes = cached_bytes(bytes);
+        }
         Ok(Shape::Own { bytes, align: step as u64 })
     }
 }
