@@ -82,7 +82,7 @@ struct Places {
     /// The program.
     program: PathBuf,
     library: PathBuf,
-    /// A package `millpond` that has nothing but what is tested, so that it needs no extension.
+    /// The package `millpond` as it stands in the sources, without its extension: docs/pytorch.md says that the library and this do.
     package: PathBuf,
     /// What runs leave for others.
     left: PathBuf,
@@ -99,10 +99,11 @@ pub(crate) fn check(simcuda: &Path) -> Result<()> {
         simcuda: simcuda.to_owned(),
         program: target.join("release/millpond"),
         library: target.join("release/libmillpond_capi.so"),
-        package: target.join("torch-package"),
+        package: root().join("crates/millpond-py/python"),
         left: target.join("torch-runs"),
     };
-    places.lay_out_package()?;
+    let left = &places.left;
+    std::fs::create_dir_all(left).with_context(|| left.display().to_string())?;
     for one in RUNS {
         println!("torch: {} MILLPOND_SIM={} settings {}", one.client, one.simulated, one.settings);
         let (said, complained) = succeeds(&mut places.client(&one))?;
@@ -134,18 +135,6 @@ fn as_installed(places: &Places) -> Result<()> {
 }
 
 impl Places {
-    fn lay_out_package(&self) -> Result<()> {
-        let package = self.package.join("millpond");
-        for directory in [&package, &self.left] {
-            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        }
-        std::fs::write(package.join("__init__.py"), "")?;
-        let module = root().join("crates/millpond-py/python/millpond/torch.py");
-        std::fs::copy(&module, package.join("torch.py"))
-            .with_context(|| module.display().to_string())?;
-        Ok(())
-    }
-
     fn client(&self, run: &Run) -> Command {
         let mut client = Command::new(&self.python);
         client.arg(root().join(run.client));

@@ -12,8 +12,9 @@
 What plugs into others is imported when it is wanted: `millpond.torch`, `millpond.numba`, `millpond.cupy`.
 """
 
-from ._millpond import Block, Pool, Stream, __version__, open
-from .chart import Chart, plot
+import os as _os
+from typing import TYPE_CHECKING, Any
+
 from .errors import (
     BadFree,
     Closed,
@@ -29,8 +30,29 @@ from .errors import (
     UnknownDevice,
     WouldWait,
 )
-from .table import Table, replay
-from .trace import Event, Trace, load_trace
+
+try:
+    from ._millpond import Block, Pool, Stream, __version__, open
+    from .chart import Chart, plot
+    from .table import Table, replay
+    from .trace import Event, Trace, load_trace
+except ModuleNotFoundError as _error:
+    if _error.name != f"{__name__}._millpond":
+        raise
+    # In the sources the extension is missing. Whoever names a library has all that `millpond.torch` needs.
+    if not _os.environ.get("MILLPOND_LIBRARY"):
+        raise ImportError(
+            "millpond has no extension here: pip install crates/millpond-py builds it; for millpond.torch alone set MILLPOND_LIBRARY to "
+            "libmillpond.so of cargo xtask dist"
+        ) from _error
+
+    # Type checkers would believe that there is every name.
+    if not TYPE_CHECKING:
+
+        def __getattr__(name: str) -> Any:
+            if name in __all__:
+                raise AttributeError(f"millpond.{name} needs the extension: pip install crates/millpond-py; without it there is millpond.torch")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 __all__ = [
     "BadFree",
