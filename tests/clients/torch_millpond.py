@@ -132,7 +132,9 @@ def snapshot(program):
     torch.cuda.reset_peak_memory_stats()
     training()
     kept.append(torch.empty(7, dtype=torch.uint8, device="cuda"))
-    blocks = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
+    segments = millpond.torch.memory_snapshot()
+    assert torch.cuda.memory_snapshot() == torch.cuda.memory.memory_snapshot() == segments and "memory_snapshot" in millpond.torch.__all__
+    blocks = [block for segment in segments for block in segment["blocks"]]
     active = {block["address"]: block["requested_size"] for block in blocks if block["state"] == "active_allocated"}
     assert all(active[tensor.data_ptr()] == tensor.nbytes for tensor in kept)
     path = os.path.join(os.path.dirname(program), "millpond_torch.pickle")

@@ -32,6 +32,7 @@ __all__ = [
     "max_memory_reserved",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_summary",
     "pool",
@@ -165,6 +166,7 @@ def _answer_for_torch() -> None:
         "max_memory_reserved",
         "memory_allocated",
         "memory_reserved",
+        "memory_snapshot",
         "memory_stats",
         "memory_summary",
         "reset_accumulated_memory_stats",
@@ -172,12 +174,6 @@ def _answer_for_torch() -> None:
     ):
         for module in (_torch.cuda, _torch.cuda.memory):
             setattr(module, name, globals()[name])
-
-    def memory_snapshot(*_arguments: Any, **_named: Any) -> list[dict[str, Any]]:
-        segments: list[dict[str, Any]] = snapshot()["segments"]
-        return segments
-
-    _torch.cuda.memory_snapshot = _torch.cuda.memory.memory_snapshot = memory_snapshot
     _torch.cuda.memory._snapshot = lambda *_arguments, **_named: snapshot()
     _torch.cuda.memory._dump_snapshot = dump_snapshot
     _torch.cuda.memory._record_memory_history = record_memory_history
@@ -381,6 +377,13 @@ def snapshot() -> dict[str, Any]:
         if number in _histories:
             trace += _histories[number].so_far()
     return {**whole, "segments": segments, "device_traces": traces}
+
+
+def memory_snapshot(*_arguments: Any, **_named: Any) -> list[dict[str, Any]]:
+    """The segments of ``snapshot()``: what stands in the memory of all devices now. Arguments of PyTorch's function are taken and have no
+    effect: they name pools of PyTorch's own allocator."""
+    segments: list[dict[str, Any]] = snapshot()["segments"]
+    return segments
 
 
 def dump_snapshot(filename: str = "dump_snapshot.pickle", *_arguments: Any, **_named: Any) -> None:
