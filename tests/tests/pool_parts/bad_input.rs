@@ -54,6 +54,44 @@ fn a_request_that_fails_leaves_the_device_to_others() {
     greedy.assert_valid();
 }
 
+/// What was taken for a request that fails is counted, as what goes back is.
+#[test]
+fn pages_of_a_request_that_fails_are_counted() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let kept = pool.allocate(5 * MIB, stream).unwrap();
+    let page_bytes = gpu.device().granularity_bytes;
+    assert!(pool.allocate((1 << 30) - 4 * MIB, stream).is_err());
+    let stats = pool.stats();
+    assert!(stats.pages_released > 0, "{stats}");
+    let held = (pool.usage().reserved_bytes / page_bytes) as u64;
+    assert_eq!(stats.pages_created - stats.pages_released, held, "{stats}");
+    pool.deallocate(kept, 5 * MIB, stream).unwrap();
+}
+
+#[test]
+fn what_is_larger_than_the_device_is_refused_before_anything_is_taken() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let kept = pool.allocate(5 * MIB, stream).unwrap();
+    let (before, peak) = (pool.stats(), pool.usage().peak_reserved_bytes);
+    for bytes in [(1 << 30) + 1, 81 << 30, 1 << 40] {
+        let error = pool.allocate(bytes, stream).unwrap_err();
+        let AllocError::OutOfMemory(why) = &error else { panic!("{error}") };
+        assert_eq!((why.requested_bytes, why.live_bytes), (bytes, 5 * MIB), "{error}");
+    }
+    let after = pool.stats();
+    let pages = |stats: &millpond::pool::PoolStats| (stats.pages_created, stats.pages_released);
+    assert_eq!(pages(&after), pages(&before));
+    assert_eq!(pool.usage().peak_reserved_bytes, peak);
+    let calls = after.driver_calls - before.driver_calls;
+    assert!(calls < 100, "{calls} calls to refuse three requests");
+    pool.deallocate(kept, 5 * MIB, stream).unwrap();
+    pool.assert_valid();
+}
+
 #[test]
 fn a_stream_of_another_device_is_refused() {
     let (gpu, elsewhere): (Arc<SimGpu>, Arc<SimGpu>) = (gpu(0), gpu(1));

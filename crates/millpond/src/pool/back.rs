@@ -299,6 +299,7 @@ impl Back {
     /// A range for a stream, for which pages are moved or taken from the driver.
     #[cold]
     pub(super) fn allocate_mapping(&self, wanted: Wanted) -> DriverResult<Placed> {
+        self.fits_on_device(wanted.bytes)?;
         let _relaxed = RelaxedCalls::enter(&self.driver);
         let _mapping = self.mapping.lock();
         let node = if self.has_pages() { self.map(wanted)? } else { self.add_chunk(wanted)? };

@@ -113,6 +113,22 @@ impl Back {
         }
     }
 
+    /// Refuses what is larger than the whole device before anything is taken from the driver: all of its memory would be had first, page
+    /// by page, and others on the device would run out of it meanwhile.
+    pub(super) fn fits_on_device(&self, bytes: u64) -> DriverResult<()> {
+        let capacity_bytes = self.driver.device().capacity_bytes as u64;
+        // Whatever its ends share a page with: so many pages lie under it.
+        let least_bytes = bytes.next_multiple_of(self.page_bytes.max(1));
+        if least_bytes <= capacity_bytes {
+            return Ok(());
+        }
+        Err(DriverError::with_detail(
+            Call::Create,
+            DriverErrorKind::OutOfMemory,
+            format!("{least_bytes} bytes are more than the device has, {capacity_bytes}"),
+        ))
+    }
+
     pub(super) fn out_of_addresses(&self, bytes: u64) -> DriverError {
         DriverError::with_detail(
             Call::Reserve,

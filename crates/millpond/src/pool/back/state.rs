@@ -259,6 +259,7 @@ impl State {
     /// A plan has failed: everything is as before, but for new memory, which is kept for the next time.
     pub(super) fn undo(&mut self, plan: Plan, page_bytes: u64) {
         self.reserve(plan.created as u64 * page_bytes);
+        self.counts.pages_created += plan.created as u64;
         for source in plan.sources {
             if let Source::Loose(handle) = source {
                 self.loose.push(handle);
