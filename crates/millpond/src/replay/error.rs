@@ -13,7 +13,9 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     /// There is nothing in the trace.
     #[error(
-        "nothing was recorded; call torch.cuda.memory._record_memory_history() before the job begins"
+        "nothing was recorded: a snapshot by itself says what stood in memory at one moment, and a trace is what can be replayed; call \
+         torch.cuda.memory._record_memory_history() before the job begins, or let a pool of Millpond's write a trace (trace_start, \
+         millpond_trace_start in C)"
     )]
     NothingRecorded,
     /// There is nothing in the log.
