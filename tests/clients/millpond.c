@@ -29,11 +29,18 @@ static void opening(void) {
   FAILS(millpond_pool_open(NULL, &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "null");
   FAILS(millpond_pool_open("sim:a100-80g", NULL), MILLPOND_STATUS_INVALID_ARGUMENT, "null");
   FAILS(millpond_pool_open("gpu0", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "unknown allocator 'gpu0'");
+  FAILS(millpond_pool_open("gpu:0", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "sim:PROFILE (such as sim:a100-80g) and cuda:N");
+  FAILS(millpond_pool_open("a\nb", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "'a\\nb'");
+  CHECK(strchr(millpond_last_error(), '\n') == NULL);
   FAILS(millpond_pool_open("sim:a100", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "did you mean");
   FAILS(millpond_pool_open("sim:a100-80g/pol", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "did you mean 'pool'");
   FAILS(millpond_pool_open("sim:a100-80g/pool:slack=-1", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "slack");
   FAILS(millpond_pool_open("cuda:99", &pool), MILLPOND_STATUS_DRIVER, "cuda:99");
-  FAILS(millpond_pool_open("\xff", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "UTF-8");
+  FAILS(millpond_pool_open("\xff", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "UTF-8: give it in that encoding");
+  CHECK(pool == NULL);
+  setenv("MILLPOND_CONF", "slak:0", 1);
+  FAILS(millpond_pool_open("sim:a100-80g", &pool), MILLPOND_STATUS_INVALID_ARGUMENT, "in the environment variable MILLPOND_CONF");
+  unsetenv("MILLPOND_CONF");
   CHECK(pool == NULL);
   const char *right[] = {"", "pool", "sim:v100-16g", "sim:h100-80g/limit:4GiB/pool:slack=0.05", "sim:a100-80g/direct"};
   for (size_t i = 0; i < sizeof right / sizeof *right; i++) {

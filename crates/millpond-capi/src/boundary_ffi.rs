@@ -39,7 +39,8 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Failure::invalid(format!("{name} is not UTF-8")))
+    text.to_str()
+        .map_err(|_| Failure::invalid(format!("{name} is not UTF-8: give it in that encoding")))
 }
 
 /// Where an answer goes.

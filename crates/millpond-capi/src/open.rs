@@ -145,6 +145,9 @@ impl Open {
         if self.has_forked() {
             return Err(AllocError::Forked.into());
         }
+        if path.is_empty() {
+            return Err(Failure::invalid("the trace has no path: name the file to write"));
+        }
         let mut tracing = self.tracing.write();
         if tracing.is_some() {
             return Err(Failure::invalid("a trace is being written already: stop it first"));

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use millpond::Stack;
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
 use millpond::pool::Pool;
+use millpond::{Stack, StackError};
 use millpond_sim::Profile;
 
 use crate::device_of_foreign_streams::open_device;
@@ -39,7 +39,15 @@ impl Place {
             (text, true) => split(text),
         };
         let device = device.parse().map_err(Failure::invalid)?;
-        let stack: Stack = stack.parse().map_err(Failure::invalid)?;
+        let stack: Stack = stack.parse().map_err(|error| match &error {
+            // It may have been meant to name a device.
+            StackError::UnknownName { name } if !names_device && text.starts_with(name) => {
+                Failure::invalid(format!(
+                    "{error}; if it is to name a device: those are sim:PROFILE (such as {DEFAULT_DEVICE}) and cuda:N"
+                ))
+            }
+            _ => Failure::invalid(error),
+        })?;
         Ok(Place { device, stack: stack.with_settings_of_env()? })
     }
 
@@ -60,6 +68,12 @@ impl Place {
             Failure::invalid("the process-wide pool is a pool: leave the stack away")
         })
     }
+}
+
+/// The device and the stack, where a text that is to name a device goes on with a stack.
+pub fn device_and_stack(text: &str) -> Option<(&str, &str)> {
+    let names_device = ["sim:", "cuda:"].iter().any(|kind| text.starts_with(kind));
+    Some(split(text)).filter(|(device, _)| names_device && *device != text)
 }
 
 /// Where the device's name ends. The path of a profile's file may have slashes, too.
@@ -113,10 +127,30 @@ mod tests {
             ("sim:", "'sim:' names no device"),
             ("cuda:x/pool", "'cuda:x' names no device"),
             ("limit:4XiB/pool", "limit: bytes = 4XiB"),
+            ("gpu:0", "unknown allocator 'gpu'"),
+            ("gpu:0", "those are sim:PROFILE (such as sim:a100-80g) and cuda:N"),
+            ("cuda", "those are sim:PROFILE"),
+            ("a100-80g/pool", "those are sim:PROFILE"),
+            ("SIM:A100-80G", "those are sim:PROFILE"),
         ];
         for (text, expected) in cases {
             let reason = refusal(text);
             assert!(reason.contains(expected), "{text}: {reason}");
+        }
+    }
+
+    #[test]
+    fn an_allocator_is_not_taken_for_a_device() {
+        for text in ["limit:4GiB/trak/pool", "sim:a100-80g/pol", "cuda:0/pol"] {
+            assert!(!refusal(text).contains("PROFILE"), "{}", refusal(text));
+        }
+        assert_eq!(
+            device_and_stack("sim:a100-80g/limit:4GiB/pool"),
+            Some(("sim:a100-80g", "limit:4GiB/pool"))
+        );
+        assert_eq!(device_and_stack("cuda:0/pool"), Some(("cuda:0", "pool")));
+        for device in ["sim:a100-80g", "cuda:0", "sim:no/such.toml", "gpu/0"] {
+            assert_eq!(device_and_stack(device), None);
         }
     }
 

@@ -43,6 +43,19 @@ pub enum millpond_status {
     HostOutOfMemory = 14,
 }
 
+/// A text in one line, whatever it quotes of the caller's: what would begin another one, or move the cursor, is escaped.
+pub fn one_line(text: &str) -> String {
+    let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match breaks(letter) {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    line
+}
+
 /// Why a call failed, and what to do.
 #[derive(Debug)]
 pub struct Failure {
@@ -55,7 +68,7 @@ pub struct Failure {
 impl Failure {
     /// A failure and its reason.
     pub fn new(status: millpond_status, reason: impl Display) -> Failure {
-        Failure { status, reason: reason.to_string() }
+        Failure { status, reason: one_line(&reason.to_string()) }
     }
 
     /// Something makes no sense.
@@ -67,13 +80,15 @@ impl Failure {
     pub fn no_block(asked: &str, error: FreeError) -> Failure {
         let reason = match &error {
             FreeError::Foreign { ptr } => {
-                format!("{asked} of {ptr}: it is not from this pool, or was freed before")
+                format!(
+                    "{asked} of {ptr}: it is not from this pool, or was freed before, give a live block's address"
+                )
             }
             FreeError::Interior { ptr, block } => {
                 format!("{asked} of {ptr}: it is inside the block at {block}, give that address")
             }
             FreeError::AlreadyFree { ptr } => {
-                format!("{asked} of {ptr}: the block is free already")
+                format!("{asked} of {ptr}: the block is free already, give a live block's address")
             }
             _ => return error.into(),
         };
@@ -108,7 +123,14 @@ impl From<FreeError> for Failure {
             FreeError::Driver(error) => return Failure::from(error.clone()),
             _ => millpond_status::Driver,
         };
-        Failure::new(status, error)
+        let remedy = match &error {
+            FreeError::Foreign { .. } => "; free it once, where it was allocated",
+            FreeError::AlreadyFree { .. } => "; free it once",
+            FreeError::WrongSize { .. } => "; give the size that was asked for",
+            // It says so itself.
+            _ => "",
+        };
+        Failure::new(status, format!("{error}{remedy}"))
     }
 }
 
@@ -134,5 +156,34 @@ impl From<DriverError> for Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Failure {
         Failure::invalid(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line() {
+        let reason = Failure::invalid("'a\nb\r\t\u{7f}\u{2028}\0' is no name, ä is").reason;
+        assert_eq!(reason, "'a\\nb\\r\\t\\u{7f}\\u{2028}\\u{0}' is no name, ä is");
+    }
+
+    #[test]
+    fn a_bad_free_says_what_to_do() {
+        let ptr = millpond::driver::DevicePtr(0x1000);
+        let cases = [
+            (FreeError::Foreign { ptr }, "free it once, where it was allocated"),
+            (FreeError::AlreadyFree { ptr }, "free it once"),
+            (FreeError::Interior { ptr, block: ptr }, "free that address instead"),
+            (
+                FreeError::WrongSize { ptr, given_bytes: 1, allocated_bytes: 2 },
+                "give the size that was asked for",
+            ),
+        ];
+        for (error, remedy) in cases {
+            let reason = Failure::from(error).reason;
+            assert!(reason.ends_with(remedy), "{reason}");
+        }
     }
 }

@@ -171,10 +171,7 @@ impl PoolConfig {
 
     /// What `MILLPOND_CONF` says, as (setting, value). All of it together makes sense.
     pub(crate) fn settings_of_env() -> Result<Vec<(String, String)>, ConfigError> {
-        let text = std::env::var(CONF).unwrap_or_default();
-        text.parse::<PoolConfig>()?;
-        let owned = |(field, value): (&str, &str)| (field.to_owned(), value.to_owned());
-        settings(&text).map(|setting| setting.map(owned)).collect()
+        settings_in(CONF, &std::env::var(CONF).unwrap_or_default())
     }
 
     /// Changes what a text such as `slack:0.05,enable_stats:False,global_cache_max_bytes:16MiB` names, and nothing else. Sizes are bytes or
@@ -267,6 +264,17 @@ impl FromStr for PoolConfig {
         config.update(text)?;
         Ok(config)
     }
+}
+
+/// What the text of an environment variable names, as (setting, value). Whoever reads what is wrong with it may not know that it is set.
+fn settings_in(variable: &str, text: &str) -> Result<Vec<(String, String)>, ConfigError> {
+    let named = |error: ConfigError| ConfigError {
+        remedy: format!("{} (in the environment variable {variable})", error.remedy),
+        ..error
+    };
+    text.parse::<PoolConfig>().map_err(named)?;
+    let owned = |(field, value): (&str, &str)| (field.to_owned(), value.to_owned());
+    settings(text).map(|setting| setting.map(owned)).collect()
 }
 
 /// What a text names, as (setting, value).
@@ -429,6 +437,26 @@ mod tests {
             oom_snapshot: Some("/x/y".into()),
         };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_environment_is_said_of_it() {
+        for (text, expected) in [
+            (
+                "slak:0",
+                "slak = 0: no such setting, did you mean slack? (in the environment variable X)",
+            ),
+            ("slack", "slack = : must be written key:value (in the environment variable X)"),
+            (
+                "slack:-1",
+                "must be a fraction from 0 to 100, such as 0.1 (in the environment variable X)",
+            ),
+        ] {
+            let error = settings_in("X", text).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
+        let right = settings_in("X", "slack:0").unwrap();
+        assert_eq!(right, [("slack".to_owned(), "0".to_owned())]);
     }
 
     #[test]
