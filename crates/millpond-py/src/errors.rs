@@ -1,7 +1,7 @@
 //! Which exception a failure becomes. The classes are Python's own, so that each can be two things at once.
 
 use millpond::TraceError;
-use millpond_capi::status::{Failure, millpond_status};
+use millpond_capi::status::{Failure, millpond_status, one_line};
 use pyo3::{PyErr, import_exception};
 
 import_exception!(millpond.errors, BadFree);
@@ -41,8 +41,8 @@ pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
 
 /// A file that is no trace, or cannot be read. `path` is named unless the error does so itself.
 pub(crate) fn unreadable(path: &str, error: &TraceError) -> PyErr {
-    FileError::new_err(match error {
+    FileError::new_err(one_line(&match error {
         TraceError::NoFile { .. } => error.to_string(),
         error => format!("{path}: {error}"),
-    })
+    }))
 }

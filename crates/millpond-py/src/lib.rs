@@ -1,7 +1,7 @@
 //! Millpond for Python: what `millpond` has in Rust. What it has in Python is beside this, in `python/millpond`.
 //!
 //! - `errors`: which exception a failure becomes;
-//! - `whole`: numbers, and what is wrong with them;
+//! - `whole`, `text`: numbers and texts, and what is wrong with them;
 //! - `stream`: streams of ours, and how those of others are taken;
 //! - `pool`, `block`: a device, what allocates there, and what it gives out;
 //! - `trace`, `replay`: what was recorded, and doing it again.
@@ -13,6 +13,7 @@ mod errors;
 mod pool;
 mod replay;
 mod stream;
+mod text;
 mod trace;
 mod whole;
 

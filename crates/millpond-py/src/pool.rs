@@ -1,6 +1,5 @@
 //! A device, and what allocates there.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond::AllocError;
@@ -8,7 +7,7 @@ use millpond::device::DeviceName;
 use millpond::driver::{DevicePtr, Stream as RawStream};
 use millpond::pool::Pool as Inner;
 use millpond_capi::open::Open;
-use millpond_capi::place::Place;
+use millpond_capi::place::{Place, device_and_stack};
 use millpond_capi::status::{Failure, millpond_status};
 use parking_lot::RwLock;
 use pyo3::prelude::*;
@@ -18,6 +17,7 @@ use pythonize::pythonize;
 use crate::block::Block;
 use crate::errors::raised;
 use crate::stream::{Given, Stream};
+use crate::text::{FilePath, Text};
 use crate::whole::Whole;
 
 /// A device and an allocator on it. `device` is `sim:PROFILE` or `cuda:N`, or what MILLPOND_DEVICE says; `stack` any allocator, such as
@@ -77,9 +77,9 @@ fn settings_text(settings: &Bound<'_, PyDict>) -> PyResult<String> {
         let value = match value.cast::<PyBool>() {
             Ok(switch) => switch.is_true().to_string(),
             Err(_) if value.is_none() => "none".to_owned(),
-            Err(_) => value.str()?.extract()?,
+            Err(_) => value.str()?.extract::<Text>()?.0,
         };
-        Ok(format!("{name}:{value}"))
+        Ok(format!("{}:{value}", name.extract::<Text>()?.0))
     };
     let all: PyResult<Vec<String>> = settings.iter().map(one).collect();
     Ok(all?.join(","))
@@ -93,26 +93,39 @@ fn configure(pool: &Inner, settings: &str) -> Result<(), Failure> {
 
 /// Opens a device and an allocator on it, named as one: `sim:a100-80g/limit:4GiB/pool`.
 #[pyfunction]
-pub(crate) fn open(py: Python<'_>, device_and_stack: &str) -> PyResult<Pool> {
-    let open = || Place::read(device_and_stack)?.open();
-    let open = py.detach(open).map_err(raised)?;
-    Ok(Pool { open: RwLock::new(Some(Arc::new(open))), name: device_and_stack.to_owned() })
+pub(crate) fn open(py: Python<'_>, device_and_stack: Text) -> PyResult<Pool> {
+    let Text(name) = device_and_stack;
+    let open = py.detach(|| Place::read(&name)?.open()).map_err(raised)?;
+    Ok(Pool { open: RwLock::new(Some(Arc::new(open))), name })
+}
+
+/// The name of a device, and nothing more.
+fn device_alone(name: &str) -> Result<(), Failure> {
+    if let Some((device, stack)) = device_and_stack(name) {
+        return Err(Failure::invalid(format!(
+            "'{name}' is a device and a stack: use millpond.open('{name}') or millpond.Pool('{device}', '{stack}')"
+        )));
+    }
+    name.parse::<DeviceName>().map(drop).map_err(Failure::invalid)
 }
 
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (device=None, stack="pool", **settings))]
+    #[pyo3(
+        signature = (device=None, stack=Text("pool".to_owned()), **settings),
+        text_signature = "(device=None, stack=\"pool\", **settings)"
+    )]
     fn new(
         py: Python<'_>,
-        device: Option<&str>,
-        stack: &str,
+        device: Option<Text>,
+        stack: Text,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Pool> {
         let pool = match device {
-            Some(device) => {
-                device.parse::<DeviceName>().map_err(|error| raised(Failure::invalid(error)))?;
-                open(py, &format!("{device}/{stack}"))?
+            Some(Text(device)) => {
+                device_alone(&device).map_err(raised)?;
+                open(py, Text(format!("{device}/{}", stack.0)))?
             }
             None => open(py, stack)?,
         };
@@ -171,9 +184,14 @@ impl Pool {
 
     /// Queues a write of one byte of a block of `allocate_raw`, whose contents nobody has asked for yet: work of streams that wait for
     /// `stream`, as most do for the default one, then comes after whatever the memory was used for before.
-    #[pyo3(signature = (ptr, stream=None))]
+    #[pyo3(name = "_touch_raw", signature = (ptr, stream=None))]
     fn touch_raw(&self, ptr: Whole<u64>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let (open, stream) = (self.opened()?, Given::raw(stream)?);
+        // A write to what is no memory loses the device. Other stacks do not know their blocks.
+        if let Ok(pool) = open.pool() {
+            let known = pool.bytes_of(DevicePtr(ptr.0));
+            known.map_err(|error| raised(Failure::no_block("_touch_raw", error)))?;
+        }
         open.resource().driver().memset(DevicePtr(ptr.0), 0, 1, stream).map_err(raised)
     }
 
@@ -259,16 +277,16 @@ impl Pool {
     }
 
     /// Writes what stands in the pool's memory now into a file, in the form that PyTorch's memory viewer reads.
-    fn snapshot(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    fn snapshot(&self, py: Python<'_>, path: FilePath) -> PyResult<()> {
         self.with_pool(py, |pool| {
-            let written = pool.snapshot().save(&path);
+            let written = pool.snapshot().save(&path.0);
             written.map_err(|error| Failure::new(millpond_status::Io, error))
         })
     }
 
     /// Writes every allocation and free into a file from now on, in RMM's CSV format: `millpond.load_trace` and `millpond.replay` read it.
-    fn trace_start(&self, path: PathBuf) -> PyResult<()> {
-        self.opened()?.start_trace(&path.to_string_lossy()).map_err(raised)
+    fn trace_start(&self, path: FilePath) -> PyResult<()> {
+        self.opened()?.start_trace(&path.0.to_string_lossy()).map_err(raised)
     }
 
     /// Ends the trace. Everything is in the file then.

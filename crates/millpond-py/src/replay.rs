@@ -1,7 +1,6 @@
 //! What was recorded, done again by other allocators.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
 use millpond::replay::{
@@ -10,6 +9,7 @@ use millpond::replay::{
 use millpond::stack::comparable;
 use millpond::trace::Source;
 use millpond::{Stack, StackError, written};
+use millpond_capi::status::one_line;
 use millpond_cuda::CudaGround;
 use millpond_sim::{Profile, SimGround};
 use pyo3::exceptions::PyTypeError;
@@ -19,6 +19,7 @@ use pythonize::pythonize;
 use serde::Serialize;
 
 use crate::errors::{DriverError, Error, FileError, InvalidArgument, unreadable};
+use crate::text::{FilePath, Text};
 use crate::trace::Trace;
 use crate::whole::Whole;
 
@@ -125,7 +126,7 @@ impl Wanted {
 }
 
 fn failed(error: ReplayError) -> PyErr {
-    let text = error.to_string();
+    let text = one_line(&error.to_string());
     match error {
         ReplayError::Trace(_) | ReplayError::NothingRecorded | ReplayError::NothingLogged => {
             FileError::new_err(text)
@@ -137,7 +138,7 @@ fn failed(error: ReplayError) -> PyErr {
 }
 
 fn invalid<E: Display>(error: &E) -> PyErr {
-    InvalidArgument::new_err(error.to_string())
+    InvalidArgument::new_err(one_line(&error.to_string()))
 }
 
 /// A size as a number of bytes, or as a text such as `4GiB`.
@@ -147,8 +148,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Size {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Size> {
-        if let Ok(text) = given.cast::<PyString>() {
-            let text = text.to_cow()?;
+        if given.is_instance_of::<PyString>() {
+            let Text(text) = given.extract::<Text>()?;
             let no_size = || invalid(&format!("'{text}' is no size: write it as 4GiB"));
             return written::size(&text).map(Size).ok_or_else(no_size);
         }
@@ -163,8 +164,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Size {
     }
 }
 
-fn bench(device: Option<String>, lag: u32, capacity: Option<Size>) -> PyResult<Bench> {
-    let named = device.or_else(|| std::env::var("MILLPOND_DEVICE").ok());
+fn bench(device: Option<Text>, lag: u32, capacity: Option<Size>) -> PyResult<Bench> {
+    let named = device.map(|Text(name)| name).or_else(|| std::env::var("MILLPOND_DEVICE").ok());
     let named = named.filter(|name| !name.is_empty());
     let name = named.as_deref().unwrap_or(DEFAULT_DEVICE);
     let ground: Box<dyn Ground> = match name.parse().map_err(|error| invalid(&error))? {
@@ -185,8 +186,11 @@ fn bench(device: Option<String>, lag: u32, capacity: Option<Size>) -> PyResult<B
     }
 }
 
-fn stacks(allocators: Option<Vec<String>>) -> PyResult<Vec<Stack>> {
-    let names = allocators.unwrap_or_else(|| comparable().map(str::to_owned).collect());
+fn stacks(allocators: Option<Vec<Text>>) -> PyResult<Vec<Stack>> {
+    let names: Vec<String> = match allocators {
+        Some(given) => given.into_iter().map(|Text(name)| name).collect(),
+        None => comparable().map(str::to_owned).collect(),
+    };
     names.iter().map(|name| name.parse().map_err(|error| invalid::<StackError>(&error))).collect()
 }
 
@@ -196,11 +200,11 @@ fn recorded(py: Python<'_>, trace: &Bound<'_, PyAny>) -> PyResult<Vec<Recorded>>
         let trace = trace.get();
         return py.detach(|| Recorded::all_of(&trace.source())).map_err(failed);
     }
-    let path: PathBuf = trace.extract()?;
+    let FilePath { 0: path } = trace.extract()?;
     let read = || Recorded::all_of(&Source::open(&path)?);
     py.detach(read).map_err(|error| match error {
         ReplayError::Trace(error) => unreadable(&path.to_string_lossy(), &error),
-        error => FileError::new_err(format!("{}: {error}", path.display())),
+        error => FileError::new_err(one_line(&format!("{}: {error}", path.display()))),
     })
 }
 
@@ -211,9 +215,9 @@ fn recorded(py: Python<'_>, trace: &Bound<'_, PyAny>) -> PyResult<Vec<Recorded>>
 pub(crate) fn replay<'py>(
     py: Python<'py>,
     traces: Vec<Bound<'py, PyAny>>,
-    allocators: Option<Vec<String>>,
+    allocators: Option<Vec<Text>>,
     capacity: Option<Size>,
-    device: Option<String>,
+    device: Option<Text>,
     lag: Whole<u32>,
     fit: bool,
     timeline: bool,

@@ -1,13 +1,12 @@
 //! What was recorded of a program.
 
-use std::path::PathBuf;
-
 use millpond::trace::{DeviceTrace, Event, EventKind, Source};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pythonize::pythonize;
 
 use crate::errors::{UnknownDevice, unreadable};
+use crate::text::FilePath;
 use crate::whole::Whole;
 
 /// A recorded sequence of allocations and frees: a PyTorch memory snapshot, RMM's log, or Millpond's own file, plain or compressed.
@@ -61,7 +60,8 @@ fn name_of(kind: EventKind) -> &'static str {
 impl Trace {
     /// Reads a file.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
+    fn new(py: Python<'_>, path: FilePath) -> PyResult<Trace> {
+        let path = path.0;
         let trace = py.detach(|| millpond::Trace::open(&path));
         Ok(Trace { trace: trace.map_err(|error| unreadable(&path.to_string_lossy(), &error))? })
     }

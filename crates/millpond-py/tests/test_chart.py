@@ -2,6 +2,8 @@
 
 from xml.etree import ElementTree
 
+import pytest
+
 import millpond
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,6 +46,14 @@ def test_names_are_escaped_and_nothing_is_something(snapshot):
     table[0]["trace"] = "<a & b>"
     assert "&lt;a &amp; b&gt;" in millpond.plot(table).svg and drawn(millpond.plot(table)) is not None
     assert drawn(millpond.plot(millpond.Table())) is not None
+
+
+@pytest.mark.parametrize("name", ["missing/x.svg", "", "a\nb/x.svg", "\ud800", "a\0b"])
+def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
+    path = f"{tmp_path}/{name}"
+    with pytest.raises(millpond.FileError, match="^cannot write '.*; name a file in a directory that is there and may be written$") as raised:
+        millpond.Chart("<svg/>").save(path)
+    assert isinstance(raised.value, OSError) and "\n" not in str(raised.value)
 
 
 def test_an_allocator_that_ran_out_says_so(snapshot):

@@ -172,12 +172,75 @@ def test_a_trace_can_be_replayed(pool, tmp_path):
         pool.trace_start(tmp_path / "no" / "such.csv")
 
 
+def test_what_is_no_name_is_refused_as_such(tmp_path):
+    with pytest.raises(millpond.InvalidArgument, match=r"unknown allocator 'gpu'.*those are sim:PROFILE \(such as sim:a100-80g\) and cuda:N$"):
+        millpond.open("gpu:0")
+    right = r"millpond.open\('sim:a100-80g/limit:4GiB/pool'\) or millpond.Pool\('sim:a100-80g', 'limit:4GiB/pool'\)"
+    with pytest.raises(millpond.InvalidArgument, match=right):
+        millpond.Pool("sim:a100-80g/limit:4GiB/pool")
+    with pytest.raises(millpond.InvalidArgument, match="millpond.Pool\\('cuda:0', 'pool'\\)"):
+        millpond.Pool("cuda:0/pool")
+    with pytest.raises(millpond.InvalidArgument, match=r"^unknown allocator 'a\\nb'"):
+        millpond.open("a\nb")
+    with pytest.raises(millpond.Error, match=r"a\\nb: No such file"):
+        millpond.load_trace(tmp_path / "a\nb")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "sim:\ud800", "a\udfffb"])
+def test_what_is_no_text_is_refused_as_such(pool, snapshot, text):
+    calls = [
+        lambda: millpond.open(text),
+        lambda: millpond.Pool(text),
+        lambda: millpond.Pool("sim:a100-80g", text),
+        lambda: pool.configure(oom_snapshot=text),
+        lambda: pool.snapshot(text),
+        lambda: pool.trace_start(text),
+        lambda: millpond.load_trace(text),
+        lambda: millpond.replay(text, "pool"),
+        lambda: millpond.replay(snapshot, text),
+        lambda: millpond.replay(snapshot, "pool", device=text),
+        lambda: millpond.replay(snapshot, "pool", capacity=text),
+    ]
+    for call in calls:
+        with pytest.raises(millpond.Error):
+            call()
+    for wrong in [lambda: millpond.open(5), lambda: millpond.Pool(5), lambda: millpond.Pool(stack=None)]:
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_a_wrong_setting_of_the_environment_is_said_of_it(monkeypatch):
+    monkeypatch.setenv("MILLPOND_CONF", "slak:0.5")
+    with pytest.raises(millpond.InvalidArgument, match=r"did you mean slack\? \(in the environment variable MILLPOND_CONF\)"):
+        millpond.Pool()
+
+
+def test_only_blocks_are_touched(pool):
+    for ptr in [5, 1 << 40]:
+        with pytest.raises(millpond.BadFree, match="give a live block's address"):
+            pool._touch_raw(ptr)
+    ptr = pool.allocate_raw(MIB)
+    with pytest.raises(millpond.BadFree, match="inside the block"):
+        pool._touch_raw(ptr + 256)
+    pool._touch_raw(ptr)
+    pool.synchronize()
+    pool.free_raw(ptr, MIB)
+    assert not hasattr(pool, "touch_raw")
+
+
+def test_a_trace_has_a_path(pool):
+    with pytest.raises(millpond.InvalidArgument, match="^the trace has no path: name the file to write$"):
+        pool.trace_start("")
+
+
 def test_a_snapshot_is_in_pytorchs_form(pool, tmp_path):
     held = pool.allocate(5 * MIB)
     pool.snapshot(tmp_path / "now.pickle")
     written = pickle.loads((tmp_path / "now.pickle").read_bytes())
     active = [b for s in written["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
     assert [block["requested_size"] for block in active] == [held.nbytes]
+    with pytest.raises(millpond.FileError, match="a trace is what can be replayed.* let a pool of Millpond's write a trace"):
+        millpond.replay(tmp_path / "now.pickle", "pool")
 
 
 def test_what_a_forked_child_drops_is_its_parents():

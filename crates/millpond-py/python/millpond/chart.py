@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from .errors import unwritable
+
 if TYPE_CHECKING:
     from .table import Table
 
@@ -30,8 +32,11 @@ class Chart:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes it into a file."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.svg)
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.svg)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -1,5 +1,9 @@
 """What can go wrong. Each says in one line what is wrong and what to do about it."""
 
+from __future__ import annotations
+
+from os import PathLike
+
 
 class Error(Exception):
     """Something that Millpond refused, or that was refused to it. A call that fails has changed nothing."""
@@ -54,3 +58,9 @@ class FileError(Error, OSError):
 
 class Closed(Error, ValueError):
     """The pool has been closed."""
+
+
+def unwritable(path: str | PathLike[str], error: OSError | ValueError) -> FileError:
+    """What is raised for a file that could not be written. Its name is shown as Python writes it, so that all is one line."""
+    reason = error.strerror if isinstance(error, OSError) else error
+    return FileError(f"cannot write {str(path)!r}: {reason}; name a file in a directory that is there and may be written")

@@ -48,7 +48,7 @@ class MemoryManager(HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         # Numba takes no null for an answer.
         nbytes = max(size, 1)
         ptr = blocks.allocate_raw(nbytes)
-        blocks.touch_raw(ptr)
+        blocks._touch_raw(ptr)
         return MemoryPointer(self.context, ptr, size, finalizer=lambda: blocks.free_raw(ptr, nbytes))
 
     def get_memory_info(self) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, Optional, Union
 
 import torch as _torch
 
-from millpond.errors import InvalidArgument, TorchError
+from millpond.errors import InvalidArgument, TorchError, unwritable
 
 __all__ = [
     "configure",
@@ -292,7 +292,7 @@ def empty_cache() -> None:
 
 def configure(settings: str, device: Device = None) -> None:
     """Changes settings of a device's pool while it runs, in the style of ``MILLPOND_CONF``: ``"slack:0.05,defrag_interval_ms:1000"``."""
-    _call("millpond_configure", pool(device), settings.encode())
+    _call("millpond_configure", pool(device), settings.encode(errors="surrogatepass"))
 
 
 class _History:
@@ -388,9 +388,13 @@ def memory_snapshot(*_arguments: Any, **_named: Any) -> list[dict[str, Any]]:
 
 def dump_snapshot(filename: str = "dump_snapshot.pickle", *_arguments: Any, **_named: Any) -> None:
     """Writes ``snapshot()`` to a file: for pytorch.org/memory_viz, and after ``record_memory_history()`` for ``millpond replay``."""
-    with open(filename, "wb") as file:
-        # The newest that the viewer reads.
-        pickle.dump(snapshot(), file, protocol=4)
+    taken = snapshot()
+    try:
+        with open(filename, "wb") as file:
+            # The newest that the viewer reads.
+            pickle.dump(taken, file, protocol=4)
+    except (OSError, ValueError) as error:
+        raise unwritable(filename, error) from error
 
 
 def start_trace(path: str, device: Device = None) -> None:
