@@ -8,7 +8,7 @@ use millpond::driver::{
     Access, Advice, Call, CaptureMode, CaptureState, DeviceInfo, DeviceKind, DevicePtr, Driver,
     DriverError, DriverErrorKind, DriverPool, DriverResult, Event, EventTiming, Graph, Held,
     Kernel, Location, MemoryInfo, PhysicalHandle, PhysicalProperties, PoolAttribute,
-    PoolProperties, Stream, StreamFlags, StreamId,
+    PoolProperties, Stream, StreamEpoch, StreamFlags, StreamId,
 };
 
 const PAGE_BYTES: usize = 2 << 20;
@@ -20,7 +20,7 @@ pub struct NullDriver {
     info: DeviceInfo,
     next: AtomicU64,
     pages: AtomicU64,
-    stream_epoch: Arc<AtomicU64>,
+    stream_epoch: Arc<StreamEpoch>,
 }
 
 impl NullDriver {
@@ -117,7 +117,7 @@ impl Driver for NullDriver {
         Ok(StreamId(stream.0))
     }
 
-    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+    fn stream_epoch(&self) -> Option<Arc<StreamEpoch>> {
         Some(Arc::clone(&self.stream_epoch))
     }
 

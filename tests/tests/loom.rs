@@ -132,6 +132,51 @@ fn without_the_light_barrier_they_do_not() {
     broken::owner_and_reclaimer();
 }
 
+/// Whether an owner who says that it knows something may act on it.
+fn acts(shared: &handshake::Handshake<usize>) -> bool {
+    // SAFETY: no other thread is the owner.
+    unsafe { shared.as_owner_who_knows(|_| ()) }.is_some()
+}
+
+/// What no longer holds is not taken for known again because somebody reclaims at the same moment.
+#[test]
+fn what_does_not_hold_stays_unknown_whoever_reclaims() {
+    model(|| {
+        let shared = Arc::new(handshake::Handshake::new(0));
+        shared.set_known();
+        let others = Arc::clone(&shared);
+        let reclaimer = thread::spawn(move || {
+            // SAFETY: the only thread that reclaims, and not the owner.
+            unsafe { others.as_reclaimer(|_| ()) };
+        });
+        shared.set_unknown();
+        reclaimer.join().expect("the reclaimer does not panic");
+        assert!(!acts(&shared));
+    });
+}
+
+/// Who comes to know something while it changes, and looks again, does not keep it.
+#[test]
+fn what_changes_while_it_becomes_known_is_not_kept() {
+    model(|| {
+        let shared = Arc::new((handshake::Handshake::new(0), sync::AtomicU64::new(0)));
+        let others = Arc::clone(&shared);
+        let changes = thread::spawn(move || {
+            let (cache, epoch) = &*others;
+            epoch.fetch_add(1, sync::Ordering::SeqCst);
+            cache.set_unknown();
+        });
+        let (cache, epoch) = &*shared;
+        let then = epoch.load(sync::Ordering::SeqCst);
+        cache.set_known();
+        if epoch.load(sync::Ordering::SeqCst) != then {
+            cache.set_unknown();
+        }
+        changes.join().expect("it does not panic");
+        assert!(then == 1 || !acts(cache));
+    });
+}
+
 const OWNER: Tag = Tag::at(0).unwrap();
 
 fn live(bytes: usize) -> Word {

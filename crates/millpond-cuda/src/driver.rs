@@ -1,14 +1,14 @@
 //! The driver of a real device.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millpond::driver::{
     Access, Advice, Call, CaptureId, CaptureMode, CaptureState, DeviceInfo, DevicePtr, Driver,
     DriverError, DriverErrorKind, DriverPool, DriverResult, Event, EventTiming, Graph, Held,
     Kernel, Location, MemoryInfo, PhysicalHandle, PhysicalProperties, PoolAttribute,
-    PoolProperties, Stream, StreamFlags, StreamId,
+    PoolProperties, Stream, StreamEpoch, StreamFlags, StreamId,
 };
 
 use crate::books::HeldBytes;
@@ -474,7 +474,7 @@ impl Driver for CudaGpu {
         }
     }
 
-    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+    fn stream_epoch(&self) -> Option<Arc<StreamEpoch>> {
         self.epoch()
     }
 

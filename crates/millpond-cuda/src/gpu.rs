@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use millpond::driver::{Call, DriverError, DriverErrorKind, DriverResult, Stream};
+use millpond::driver::{Call, DriverError, DriverErrorKind, DriverResult, Stream, StreamEpoch};
 use parking_lot::Mutex;
 
 use crate::books::{Blocks, HeldBytes, Mappings, OrderedBlocks, PinnedBlocks};
@@ -57,7 +57,7 @@ pub struct CudaGpu {
     /// Numbers of foreign streams, where the driver has none for them.
     foreign_numbers: Mutex<HashMap<u64, u64>>,
 
-    stream_epoch: Arc<AtomicU64>,
+    stream_epoch: Arc<StreamEpoch>,
     /// Captures that were begun here and have not ended.
     pub(crate) captures: AtomicUsize,
 }
@@ -155,11 +155,10 @@ impl CudaGpu {
     ///
     /// Resources keep what they know of streams until they hear of a change.
     pub fn streams_have_changed(&self) {
-        // Relaxed: whoever learns that a stream has changed learns it by other means than this number.
-        self.stream_epoch.fetch_add(1, Ordering::Relaxed);
+        self.stream_epoch.advance();
     }
 
-    pub(crate) fn epoch(&self) -> Option<Arc<AtomicU64>> {
+    pub(crate) fn epoch(&self) -> Option<Arc<StreamEpoch>> {
         (!self.foreign_streams).then(|| Arc::clone(&self.stream_epoch))
     }
 

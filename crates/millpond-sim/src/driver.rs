@@ -1,14 +1,13 @@
 //! The driver of the simulated GPU.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond::driver::{
     Access, Advice, Call, CaptureMode, CaptureState, DeviceInfo, DevicePtr, Driver, DriverError,
     DriverErrorKind, DriverPool, DriverResult, Event, EventTiming, Graph, Held, Kernel, Location,
     MemoryInfo, PhysicalHandle, PhysicalProperties, PoolAttribute, PoolProperties, Stream,
-    StreamFlags, StreamId,
+    StreamEpoch, StreamFlags, StreamId,
 };
 
 use crate::address_space::{Region, RegionKind};
@@ -71,8 +70,7 @@ impl SimGpu {
 
     /// What is known of a stream may no longer hold.
     fn streams_have_changed(&self) {
-        // Relaxed: whoever learns that a stream has changed learns it by other means than this number.
-        self.stream_epoch.fetch_add(1, Ordering::Relaxed);
+        self.stream_epoch.advance();
     }
 
     pub(crate) fn enter_virtual_memory(&self, call: Call) -> DriverResult<Entered<'_>> {
@@ -566,7 +564,7 @@ impl Driver for SimGpu {
         Ok(machine.schedule.id(index))
     }
 
-    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+    fn stream_epoch(&self) -> Option<Arc<StreamEpoch>> {
         Some(Arc::clone(&self.stream_epoch))
     }
 

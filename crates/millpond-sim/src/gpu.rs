@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millpond::driver::{Access, Call, DeviceInfo, DeviceKind, DevicePtr, PhysicalProperties};
+use millpond::driver::{
+    Access, Call, DeviceInfo, DeviceKind, DevicePtr, PhysicalProperties, StreamEpoch,
+};
 use millpond::fork::LeftToParent;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -63,7 +65,7 @@ pub struct SimGpu {
     /// Its handles and addresses are this one's.
     pub(crate) number: AtomicU64,
     /// How many streams were destroyed.
-    pub(crate) stream_epoch: Arc<AtomicU64>,
+    pub(crate) stream_epoch: Arc<StreamEpoch>,
     pub(crate) joined: Option<Joined>,
 }
 

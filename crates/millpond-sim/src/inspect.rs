@@ -67,8 +67,7 @@ impl SimGpu {
         let parts = machine.parts_to_begin_anew(&self.options);
         *machine = Machine::new(profile, &self.options, parts, number);
         self.number.store(number, Ordering::Relaxed);
-        // Relaxed, as for every change of streams.
-        self.stream_epoch.fetch_add(1, Ordering::Relaxed);
+        self.stream_epoch.advance();
     }
 
     /// The memory that an address lies in.

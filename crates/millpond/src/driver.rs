@@ -21,10 +21,10 @@ mod kernel;
 mod memory;
 mod pool;
 mod stream;
+mod stream_epoch;
 mod watched;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub use call::Call;
@@ -38,6 +38,7 @@ pub use memory::{
 };
 pub use pool::{DriverPool, PoolAttribute, PoolProperties};
 pub use stream::{Stream, StreamFlags, StreamId};
+pub use stream_epoch::{StreamEpoch, StreamWatcher};
 pub use watched::{Around, CallCount, Counted, MemoryChange, TimeSpent, Timed, Watched};
 
 /// A device and the software that hands out its memory and orders its work.
@@ -167,10 +168,9 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn destroy_stream(&self, stream: Stream) -> DriverResult<()>;
     /// The id of the stream behind a handle. [`Stream::PER_THREAD`] has another one in each thread.
     fn stream_id(&self, stream: Stream) -> DriverResult<StreamId>;
-    /// A number that changes whenever a stream handle may have got another meaning, or a stream has begun or ceased to be
-    /// captured. Whoever keeps what is known of a stream need not ask again while the number stays. `None`: the driver
-    /// cannot know, ask each time.
-    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+    /// Whether what is known of streams still holds: whoever keeps it need not ask again while this stays. `None`: the driver cannot know,
+    /// ask each time.
+    fn stream_epoch(&self) -> Option<Arc<StreamEpoch>> {
         None
     }
     /// Waits for everything queued on a stream.

@@ -461,3 +461,20 @@ fn a_capture_that_shows_late_costs_no_memory() {
     assert!(taken.is_ok(), "{}", taken.unwrap_err());
     gpu.end_capture(t).unwrap();
 }
+
+/// Caches know the lower 32 bits of a size.
+#[test]
+fn beyond_four_gibibytes_sizes_are_told_apart() {
+    let gpu = timed("16GiB");
+    let pool = pool(&gpu, alone());
+    let stream = stream(&gpu);
+    let bytes = (5 << 30) + 4000;
+    let ptr = pool.allocate(bytes, stream).unwrap();
+    for wrong in [4000, 4096, (1 << 30) + 4000, bytes - 1, bytes + 1] {
+        let error = pool.deallocate(ptr, wrong, stream).unwrap_err();
+        assert!(error.to_string().contains("allocated with 5368713120 bytes"), "{error}");
+    }
+    assert_eq!(pool.usage().live_bytes, bytes);
+    pool.deallocate(ptr, bytes, stream).unwrap();
+    assert_eq!((pool.usage().live_bytes, pool.deallocate(ptr, bytes, stream).is_err()), (0, true));
+}

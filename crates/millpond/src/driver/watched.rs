@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{
     Access, Advice, CaptureMode, CaptureState, DeviceInfo, DevicePtr, Driver, DriverPool,
     DriverResult, Event, EventTiming, Graph, Held, Kernel, Location, MemoryInfo, PhysicalHandle,
-    PhysicalProperties, PoolAttribute, PoolProperties, Stream, StreamFlags, StreamId,
+    PhysicalProperties, PoolAttribute, PoolProperties, Stream, StreamEpoch, StreamFlags, StreamId,
 };
 
 /// What is done around a call.
@@ -160,7 +160,7 @@ impl<A: Around + std::fmt::Debug + Send + Sync> Driver for Watched<A> {
         self.driver.held()
     }
 
-    fn stream_epoch(&self) -> Option<Arc<AtomicU64>> {
+    fn stream_epoch(&self) -> Option<Arc<StreamEpoch>> {
         self.driver.stream_epoch()
     }
 

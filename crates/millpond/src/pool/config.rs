@@ -3,12 +3,12 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::bins::STEP_BYTES;
-use super::shelf::{LARGEST_CACHED_BYTES, Shelf, cached_bytes};
+use super::shelf::{AtomicShelf, LARGEST_CACHED_BYTES, Shelf, cached_bytes};
 use super::size_class::{Class, LARGEST_BYTES};
 use super::thread_cache::Bounds;
 use crate::nearest::nearest;
@@ -296,7 +296,7 @@ pub(super) struct Settings {
     batch: AtomicUsize,
     alignment: AtomicUsize,
     /// By size in units of the least alignment: the shelf that serves it, if all blocks there are aligned enough.
-    shelves: [AtomicU8; LARGEST_CACHED_BYTES / ALIGNMENT],
+    shelves: [AtomicShelf; LARGEST_CACHED_BYTES / ALIGNMENT],
     direct_above: AtomicUsize,
     counts: AtomicBool,
     all: Mutex<PoolConfig>,
@@ -311,7 +311,7 @@ impl Settings {
             global_bytes: AtomicU64::default(),
             batch: AtomicUsize::default(),
             alignment: AtomicUsize::default(),
-            shelves: [const { AtomicU8::new(Shelf::NONE.0) }; _],
+            shelves: [const { AtomicShelf::new(Shelf::NONE) }; _],
             direct_above: AtomicUsize::default(),
             counts: AtomicBool::default(),
             all: Mutex::default(),
@@ -340,7 +340,7 @@ impl Settings {
                 // Among blocks that were aligned to less before there may be one that will not do.
                 Shelf::NONE
             };
-            shelf.store(serving.0, Ordering::Relaxed);
+            shelf.store(serving);
         }
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
@@ -377,7 +377,7 @@ impl Settings {
     #[inline]
     pub(super) fn shelf_of(&self, bytes: usize) -> Option<Shelf> {
         let shelf = self.shelves.get(bytes.wrapping_sub(1) / ALIGNMENT)?;
-        Some(Shelf(shelf.load(Ordering::Relaxed)))
+        Some(shelf.load())
     }
 
     #[inline]

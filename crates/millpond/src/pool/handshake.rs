@@ -3,36 +3,35 @@
 //!
 //! ```text
 //!   owner                               reclaimer (one at a time, under the pool's lock)
-//!   busy = true        (plain store)    gate = FROZEN
+//!   busy = true        (plain store)    gate |= FROZEN
 //!   ── light barrier ──                 heavy barrier: every thread passes a full fence
 //!   gate?  frozen: busy = false, leave  wait until busy = false; it is ours
 //!   use it                              use it
-//!   busy = false       (release)        gate = what it was    (release)
+//!   busy = false       (release)        gate &= !FROZEN       (release)
 //! ```
 //!
 //! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after
 //! it and sees it.
 //!
-//! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. The gate has
-//! the number that this is known by, so that one look answers both.
+//! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. Whoever knows
+//! that it does not says so at the gate, too, so that one look answers both.
 
 use super::sync::{
     AtomicBool, AtomicU64, Ordering, UnsafeCell, heavy_barrier, light_barrier, spin_loop,
 };
 
-/// A reclaimer has it.
-const FROZEN: u64 = u64::MAX;
-/// Nobody remembers anything.
-const UNKNOWN: u64 = u64::MAX - 1;
+/// What the gate says: a reclaimer has it.
+const FROZEN: u64 = 1;
+/// And: nothing that the owner remembers holds.
+const UNKNOWN: u64 = 2;
 
 /// A value with an owner, and others who may freeze it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Handshake<T> {
-    /// First, where its owner's code finds it with shorter instructions.
-    value: UnsafeCell<T>,
     gate: AtomicU64,
     busy: AtomicBool,
+    value: UnsafeCell<T>,
 }
 
 // SAFETY: `value` is touched only by the owner's thread while `busy` is set and the gate was not frozen, or by a reclaimer
@@ -51,26 +50,21 @@ impl<T> Handshake<T> {
     /// Runs something on the value, unless a reclaimer has it.
     ///
     /// # Safety
-    /// One thread at a time may call this or [`as_owner_in`](Self::as_owner_in), and `run` may call neither.
+    /// One thread at a time may call this or [`as_owner_who_knows`](Self::as_owner_who_knows), and `run` may call neither.
     #[inline]
     pub(super) unsafe fn as_owner<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the caller's promise.
-        unsafe { self.enter(|gate| gate != FROZEN, run) }
+        unsafe { self.enter(|gate| gate & FROZEN == 0, run) }
     }
 
-    /// As [`as_owner`](Self::as_owner), if what was last [known](Self::set_known) is still that, too.
+    /// As [`as_owner`](Self::as_owner), if what it [knew](Self::set_known) still holds, too.
     ///
     /// # Safety
     /// As [`as_owner`](Self::as_owner).
     #[inline]
-    pub(super) unsafe fn as_owner_in<R>(
-        &self,
-        epoch: u64,
-        run: impl FnOnce(&mut T) -> R,
-    ) -> Option<R> {
-        debug_assert!(epoch < UNKNOWN);
+    pub(super) unsafe fn as_owner_who_knows<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the caller's promise.
-        unsafe { self.enter(|gate| gate == epoch, run) }
+        unsafe { self.enter(|gate| gate == 0, run) }
     }
 
     /// # Safety
@@ -98,30 +92,22 @@ impl<T> Handshake<T> {
         Some(answer)
     }
 
-    /// Whether what was last known is still that, and nobody has it frozen. For the owner.
+    /// Whether what the owner knew holds, and nobody has the value frozen. For the owner.
     #[inline]
-    pub(super) fn is_known_in(&self, epoch: u64) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         // Relaxed: whoever goes in looks again.
-        self.gate.load(Ordering::Relaxed) == epoch
+        self.gate.load(Ordering::Relaxed) == 0
     }
 
-    /// From now on the owner knows all it needs to, as long as it is `epoch`.
-    ///
-    /// # Safety
-    /// No reclaimer is at work, nor begins to meanwhile: it would be thawed by this.
-    pub(super) unsafe fn set_known(&self, epoch: u64) {
-        debug_assert!(epoch < UNKNOWN);
-        // Relaxed: what keeps reclaimers out orders it.
-        self.gate.store(epoch, Ordering::Relaxed);
+    /// From now on the owner knows all it needs to.
+    pub(super) fn set_known(&self) {
+        // SeqCst: whoever then looks whether that still holds, and whoever changes it and then comes by `set_unknown`: one sees the other.
+        self.gate.fetch_and(!UNKNOWN, Ordering::SeqCst);
     }
 
-    /// What the owner knew no longer holds.
-    ///
-    /// # Safety
-    /// As [`set_known`](Self::set_known).
-    pub(super) unsafe fn set_unknown(&self) {
-        // Relaxed: as in `set_known`.
-        self.gate.store(UNKNOWN, Ordering::Relaxed);
+    /// What the owner knew no longer holds. Anybody may call this.
+    pub(super) fn set_unknown(&self) {
+        self.gate.fetch_or(UNKNOWN, Ordering::SeqCst);
     }
 
     /// Runs something on the value while the owner is kept out.
@@ -130,18 +116,17 @@ impl<T> Handshake<T> {
     /// One thread at a time may call this, and it is not inside [`as_owner`](Self::as_owner).
     pub(super) unsafe fn as_reclaimer<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
         // Relaxed: the barrier orders it.
-        let known = self.gate.load(Ordering::Relaxed);
-        self.gate.store(FROZEN, Ordering::Relaxed);
+        self.gate.fetch_or(FROZEN, Ordering::Relaxed);
         heavy_barrier();
         // Acquire: what the owner did with the value is done.
         while self.busy.load(Ordering::Acquire) {
             spin_loop();
         }
-        // SAFETY: the gate is frozen, the barrier has passed and `busy` is clear: the owner stays away until it is as before,
+        // SAFETY: the gate is frozen, the barrier has passed and `busy` is clear: the owner stays away until it is not,
         // and there is no other reclaimer.
         let answer = self.value.with_mut(|value| run(unsafe { &mut *value }));
         // Release: an owner that comes back sees what `run` did.
-        self.gate.store(known, Ordering::Release);
+        self.gate.fetch_and(!FROZEN, Ordering::Release);
         answer
     }
 }

@@ -7,8 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
-use super::pointer_stack::Kept;
-use super::shelf::Shelf;
+use super::shelf::{AtomicKept, Kept, Shelf};
 use super::size_class::{Class, Units};
 pub(super) use super::word::{BlockWord, Kind, Tag, Word};
 
@@ -24,7 +23,9 @@ pub(super) struct Header {
     /// Where it begins in the span.
     start: AtomicU64,
     /// The size of a block, and how caches keep it: finding the bin of a size takes longer than all else that a free does.
-    kept: AtomicU64,
+    kept: AtomicKept,
+    /// Of the size of a block, what `kept` has no bits for.
+    four_gibs: AtomicU32,
     pub(super) id: HeaderId,
     units: Units,
     node: AtomicU32,
@@ -43,7 +44,8 @@ impl Header {
             start: AtomicU64::new(0),
             units,
             id,
-            kept: AtomicU64::new(kept.0),
+            kept: AtomicKept::new(kept),
+            four_gibs: AtomicU32::new(0),
             node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
         }
@@ -61,7 +63,8 @@ impl Header {
     /// A block of its own begins here.
     pub(super) fn place_own(&self, start: u64, bytes: u64, node: NodeId) {
         self.place(start, node);
-        self.kept.store(Kept::new(bytes, Shelf::of_own(bytes)).0, Ordering::Relaxed);
+        self.kept.store(Kept::new(bytes, Shelf::of_own(bytes)));
+        self.four_gibs.store((bytes >> 32) as u32, Ordering::Relaxed);
     }
 
     #[inline]
@@ -72,7 +75,7 @@ impl Header {
     /// The size of a block.
     #[inline]
     pub(super) fn block_bytes(&self) -> u64 {
-        self.kept().bytes()
+        u64::from(self.four_gibs.load(Ordering::Relaxed)) << 32 | self.kept().bytes()
     }
 
     /// Where caches keep the blocks.
@@ -84,7 +87,7 @@ impl Header {
     /// How caches keep the blocks.
     #[inline]
     pub(super) fn kept(&self) -> Kept {
-        Kept(self.kept.load(Ordering::Relaxed))
+        self.kept.load()
     }
 
     pub(super) fn node(&self) -> NodeId {

@@ -31,7 +31,7 @@ use super::page_map::PageMap;
 use super::stats::PoolStats;
 use super::streams::Order;
 use super::thread_cache::ThreadCache;
-use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
+use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties, StreamEpoch};
 use crate::fork::Process;
 use crate::resource::Direct;
 
@@ -71,7 +71,7 @@ pub(super) struct Inner {
     /// Live bytes and blocks beyond what the counters say: of a time when nobody counted.
     uncounted: Mutex<(i64, i64)>,
     /// While this stays, stream handles keep their meaning. Only if the driver can tell do threads remember anything by it.
-    epoch: Arc<AtomicU64>,
+    epoch: Arc<StreamEpoch>,
     remembers: bool,
     pub(super) back: Back,
     page_map: PageMap,
@@ -173,7 +173,11 @@ impl Inner {
                 caches.counters.iter().any(|known| Arc::ptr_eq(known, counters))
             });
         assert!(holds, "a pool's caches are its own");
-        cache.set_known(epoch, counters);
+        cache.set_known(counters);
+        if self.epoch() != epoch {
+            // Whoever changed it may have come by before the cache was known.
+            cache.set_unknown();
+        }
         true
     }
 
@@ -287,9 +291,7 @@ impl Inner {
 
     #[inline]
     fn epoch(&self) -> u64 {
-        // Relaxed: whoever uses a recycled handle has learnt of it from the thread that destroyed the old stream,
-        // and has synchronised with it.
-        self.epoch.load(Ordering::Relaxed)
+        self.epoch.now()
     }
 }
 

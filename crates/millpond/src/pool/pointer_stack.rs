@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::atomic::AtomicU32;
 
 use super::headers::{BlockWord, Word};
-use super::shelf::{LARGEST_CACHED_BYTES, Shelf};
+use super::shelf::{Kept, LARGEST_CACHED_BYTES, STACK_BYTES, Shelf};
 
 /// A free block in a cache, with its word and its size at hand.
 #[derive(Clone, Copy, Debug)]
@@ -21,30 +21,6 @@ pub(super) struct Cached {
     pub(super) address: u64,
     word: *const BlockWord,
     kept: Kept,
-}
-
-/// How large a block is and where caches keep it, in one number, which goes from its header to a cache by one load and one store:
-/// sizes are multiples of 256, and below that is the shelf.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept(pub(super) u64);
-
-impl Kept {
-    const SHELVES: u64 = u8::MAX as u64;
-
-    pub(super) fn new(bytes: u64, shelf: Shelf) -> Kept {
-        debug_assert_eq!(bytes & Kept::SHELVES, 0);
-        Kept(bytes | u64::from(shelf.0))
-    }
-
-    #[inline]
-    pub(super) fn bytes(self) -> u64 {
-        self.0 & !Kept::SHELVES
-    }
-
-    #[inline]
-    pub(super) fn shelf(self) -> Shelf {
-        Shelf(self.0 as u8)
-    }
 }
 
 // SAFETY: the pointer is to a word, which is shared by all threads.
@@ -61,8 +37,11 @@ impl Cached {
 
     /// Far from the size of every request that a cache could serve, and so from what any of them may be handed. At no address of a
     /// block's.
-    const FLOOR: Cached =
-        Cached { address: 1, word: (&raw const FLOOR_WORD).cast(), kept: Kept(1 << 62) };
+    const FLOOR: Cached = Cached {
+        address: 1,
+        word: (&raw const FLOOR_WORD).cast(),
+        kept: Kept::new(1 << 31, Shelf::NONE),
+    };
 
     #[inline]
     pub(super) fn bytes(self) -> u64 {
@@ -106,6 +85,8 @@ pub(super) struct PointerStack {
     pub(super) counted: i64,
     floor: *mut Cached,
 }
+
+const _: () = assert!(size_of::<PointerStack>() == STACK_BYTES);
 
 // SAFETY: the slots are this stack's alone, and what they hold may be sent.
 unsafe impl Send for PointerStack {}

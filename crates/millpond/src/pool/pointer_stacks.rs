@@ -3,9 +3,9 @@
 use std::mem;
 
 use super::headers::{BlockWord, Tag, Word};
-use super::pointer_stack::{Cached, Kept, PointerStack, TakenSlot};
+use super::pointer_stack::{Cached, PointerStack, TakenSlot};
 use super::points::StreamSlot;
-use super::shelf::{LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES, Shelf};
+use super::shelf::{Kept, LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES, Shelf};
 use super::size_class::{CLASSES, Class};
 
 /// How much a cache may keep.
@@ -72,17 +72,17 @@ impl Last {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Stacks {
-    /// By shelf: classes, then bins of blocks of their own, which differ in size by at most 3 %.
-    stacks: [PointerStack; SHELF_NUMBERS],
     /// How many more bytes may come. A block that [comes back](Self::put_back) may make it less than nothing.
     room: i64,
     /// None, if anything but hits has happened since.
     last: Last,
     /// What the settings allowed when somebody last asked for them.
     most_bytes: i64,
+    outbox_owner: Tag,
     /// Blocks of one other cache that this thread has freed.
     outbox: Vec<RemoteFree>,
-    outbox_owner: Tag,
+    /// By shelf: classes, then sizes of blocks of their own. Last, so that what every call uses is near the beginning.
+    stacks: [PointerStack; SHELF_NUMBERS],
 }
 
 impl Stacks {
@@ -100,10 +100,16 @@ impl Stacks {
         }
     }
 
+    #[inline]
+    fn stack(&mut self, shelf: Shelf) -> &mut PointerStack {
+        // SAFETY: a shelf is the place of one of as many stacks.
+        unsafe { &mut *self.stacks.as_mut_ptr().byte_add(shelf.place()) }
+    }
+
     /// The last block of a shelf, if it fits closely enough, and the word that it has as a user's: `live`, with what was not asked for.
     #[inline]
     pub(super) fn pop(&mut self, shelf: Shelf, bytes: usize, live: Word) -> Option<(Cached, Word)> {
-        let (slot, slack) = self.stacks[shelf.index()].pop_for(bytes)?;
+        let (slot, slack) = self.stack(shelf).pop_for(bytes)?;
         let live = live.with_slack(slack);
         self.last = Last { slot };
         // SAFETY: it was taken from there just now.
@@ -129,12 +135,13 @@ impl Stacks {
     /// It is live, so not on its shelf.
     #[inline]
     pub(super) unsafe fn put_back(&mut self) {
+        let slot = self.last.slot;
         // SAFETY: as in `last_of`.
-        let block = unsafe { self.last.slot.block() };
+        let block = unsafe { slot.block() };
         self.room -= block.bytes() as i64;
         // SAFETY: the block was taken from there, and is not there. If another had been taken from that shelf since, that would
         // be `last`; had one come, it would be in the slot; whatever else is done forgets `last`.
-        unsafe { self.stacks[block.shelf().index()].put_back(self.last.slot) };
+        unsafe { self.stack(block.shelf()).put_back(slot) };
     }
 
     /// From now on nothing is known of the block that was handed out last.
@@ -151,8 +158,9 @@ impl Stacks {
     /// As [`push`](Self::push), of a block whose shelf this is.
     #[inline]
     pub(super) fn push_on(&mut self, shelf: Shelf, block: Cached) -> bool {
-        let stack = &mut self.stacks[shelf.index()];
-        let room = self.room - (block.bytes() as i64 & stack.counted);
+        let room = self.room;
+        let stack = self.stack(shelf);
+        let room = room - (block.bytes() as i64 & stack.counted);
         if room < stack.least_room || !stack.push(block) {
             return false;
         }
@@ -172,7 +180,7 @@ impl Stacks {
             }
             _ => most.blocks,
         };
-        let stack = &mut self.stacks[block.shelf().index()];
+        let stack = self.stack(block.shelf());
         if stack.is_full() {
             stack.set_slots((2 * stack.used()).max(FIRST_SLOTS).min(most_blocks));
         }
@@ -189,7 +197,7 @@ impl Stacks {
         self.bound(most);
         let shelf = Shelf::of_class(class);
         let kept = Kept::new(class.block_bytes(), shelf);
-        let stack = &mut self.stacks[shelf.index()];
+        let stack = self.stack(shelf);
         let used = stack.used();
         let wanted = used + blocks.len();
         if wanted > stack.slots() {
@@ -199,12 +207,12 @@ impl Stacks {
         while let Some(block) = cached.next()
             && self.push(block)
         {}
-        self.stacks[shelf.index()].used() - used
+        self.stack(shelf).used() - used
     }
 
     /// The last block of a shelf, whatever it is for.
     pub(super) fn pop_any(&mut self, shelf: Shelf) -> Option<Cached> {
-        let stack = &mut self.stacks[shelf.index()];
+        let stack = self.stack(shelf);
         let taken = stack.swap_remove(stack.used().checked_sub(1)?);
         self.room += taken.bytes() as i64;
         Some(taken)
@@ -221,7 +229,7 @@ impl Stacks {
     /// Takes what is pending, of a pool whose span begins at `base`.
     #[inline]
     pub(super) fn take_pending(&mut self, base: u64) -> Pending {
-        let stack = &mut self.stacks[Shelf::PENDING.index()];
+        let stack = self.stack(Shelf::PENDING);
         let mut pending = Pending { count: stack.used(), ..Pending::default() };
         for (offset, block) in pending.offsets.iter_mut().zip(stack.blocks()) {
             *offset = block.address - base;
@@ -232,7 +240,7 @@ impl Stacks {
 
     /// Nothing may pend until somebody makes slots for it again.
     pub(super) fn stop_pending(&mut self) {
-        self.stacks[Shelf::PENDING.index()].set_slots(0);
+        self.stack(Shelf::PENDING).set_slots(0);
     }
 
     /// Takes everything. Nothing may come until the settings have been asked for.
@@ -248,7 +256,7 @@ impl Stacks {
 
     /// Takes up to so many blocks of their own, the largest first.
     pub(super) fn take_some_large(&mut self, most: usize) -> Vec<Cached> {
-        let pending = &mut self.stacks[Shelf::PENDING.index()];
+        let pending = self.stack(Shelf::PENDING);
         let mut blocks = pending.take_first(pending.used());
         let pending = blocks.len();
         for stack in self.stacks[CLASSES..SHELVES].iter_mut().rev() {

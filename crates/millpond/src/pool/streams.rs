@@ -10,14 +10,13 @@ mod waits;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 pub(super) use self::events::is_out_of_reach;
 pub(super) use self::settling::Settle;
 use self::state::StreamState;
 use super::numbers::Numbers;
 use super::points::{Point, Points, StreamSlot};
-use crate::driver::{Driver, Event, Stream, StreamId};
+use crate::driver::{Driver, Event, Stream, StreamEpoch, StreamId};
 
 /// Events kept for the next time.
 const MOST_SPARE_EVENTS: usize = 32;
@@ -50,7 +49,7 @@ pub(super) struct Streams {
     /// Threads that wait for an event at the moment.
     waiting: usize,
     /// While this stays, what was found out about streams holds.
-    epoch: Option<Arc<AtomicU64>>,
+    epoch: Option<Arc<StreamEpoch>>,
     order: Order,
 }
 
@@ -66,7 +65,7 @@ pub(super) enum Order {
 }
 
 impl Streams {
-    pub(super) fn new(epoch: Option<Arc<AtomicU64>>, order: Order) -> Streams {
+    pub(super) fn new(epoch: Option<Arc<StreamEpoch>>, order: Order) -> Streams {
         Streams { epoch, order, look_at: FEW_STREAMS, ..Streams::default() }
     }
 

@@ -18,7 +18,7 @@ pub(super) use super::pointer_stacks::{Bounds, Parcel, Pending, RemoteFree};
 use super::points::StreamSlot;
 use super::shelf::Shelf;
 use super::size_class::Class;
-use crate::driver::DevicePtr;
+use crate::driver::{DevicePtr, StreamWatcher};
 
 /// One free block of a slab, or of its own.
 #[derive(Clone, Copy, Debug)]
@@ -42,22 +42,20 @@ impl Block<'_> {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ThreadCache {
-    stacks: Handshake<Stacks>,
     /// The word of a live block of this cache that was asked for whole.
     pub(super) live: Word,
     pub(super) tag: Tag,
-    /// Changes only while the cache is nobody's and empty.
-    stream: AtomicU32,
-    /// Where the pool's span begins: shelves hold addresses, and all else knows blocks by their offsets.
-    base: u64,
-    /// The epoch that the gate of the stacks is compared with: of stream handles, which keep their meaning in it.
-    epoch: Arc<AtomicU64>,
+    /// Whether blocks may be pending, since somebody else last looked: there are slots for them. Written by whoever has the stacks.
+    may_pend: AtomicBool,
     /// The address of the block that a hit handed out last.
     last_address: AtomicU64,
     /// Where the owner's thread counts what it remembers this cache for: the pool's, or `uncounted`.
     counters: AtomicPtr<Counters>,
-    /// Whether blocks may be pending, since somebody else last looked: there are slots for them. Written by whoever has the stacks.
-    may_pend: AtomicBool,
+    /// Where the pool's span begins: shelves hold addresses, and all else knows blocks by their offsets.
+    base: u64,
+    /// Changes only while the cache is nobody's and empty.
+    stream: AtomicU32,
+    stacks: Handshake<Stacks>,
     /// What is counted here nobody reads: for a pool that does not count.
     uncounted: Counters,
     /// Blocks of this cache that others have freed.
@@ -65,19 +63,13 @@ pub(super) struct ThreadCache {
 }
 
 impl ThreadCache {
-    pub(super) fn new(
-        tag: Tag,
-        stream: StreamSlot,
-        base: DevicePtr,
-        epoch: &Arc<AtomicU64>,
-    ) -> ThreadCache {
+    pub(super) fn new(tag: Tag, stream: StreamSlot, base: DevicePtr) -> ThreadCache {
         ThreadCache {
             stacks: Handshake::new(Stacks::new()),
             live: Word::live(0, tag),
             tag,
             stream: AtomicU32::new(stream.0),
             base: base.0,
-            epoch: Arc::clone(epoch),
             last_address: AtomicU64::new(0),
             counters: AtomicPtr::new(ptr::null_mut()),
             may_pend: AtomicBool::new(false),
@@ -96,7 +88,7 @@ impl ThreadCache {
     ) -> Option<DevicePtr> {
         let take = |stacks: &mut Stacks| self.pop(stacks, find()?, bytes);
         // SAFETY: we are the owner's thread, and `take` has the stacks only: it cannot come back here.
-        unsafe { self.stacks.as_owner_in(self.epoch(), take) }?
+        unsafe { self.stacks.as_owner_who_knows(take) }?
     }
 
     /// Whether an address is that of the block that was handed out last.
@@ -121,7 +113,7 @@ impl ThreadCache {
             Some(())
         };
         // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_in(self.epoch(), put) }.flatten().is_some()
+        unsafe { self.stacks.as_owner_who_knows(put) }.flatten().is_some()
     }
 
     /// Puts a block back on its shelf, if it is this cache's, live, and was asked for with so many bytes, and if what the thread remembers
@@ -143,7 +135,7 @@ impl ThreadCache {
             self.free_word(block, bytes, || stacks.push_on(shelf, block))
         };
         // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_in(self.epoch(), put) }.flatten().is_some()
+        unsafe { self.stacks.as_owner_who_knows(put) }.flatten().is_some()
     }
 
     /// As [`put_known`](Self::put_known), whichever shelf it is.
@@ -158,7 +150,7 @@ impl ThreadCache {
             self.free_word(block, bytes, || stacks.push(block))
         };
         // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_in(self.epoch(), put) }.flatten().is_some()
+        unsafe { self.stacks.as_owner_who_knows(put) }.flatten().is_some()
     }
 
     /// Makes a user's block one of this cache, if it is live, was asked for with so many bytes, and the cache keeps it.
@@ -194,16 +186,9 @@ impl ThreadCache {
         self.stream.store(stream.0, Ordering::Relaxed);
     }
 
-    #[inline]
-    fn epoch(&self) -> u64 {
-        // Relaxed: whoever uses a recycled handle has learnt of it from the thread that destroyed the old stream,
-        // and has synchronised with it.
-        self.epoch.load(Ordering::Relaxed)
-    }
-
     /// Whether what the owner's thread remembers of the cache holds.
     pub(super) fn is_known(&self) -> bool {
-        self.stacks.is_known_in(self.epoch())
+        self.stacks.is_known()
     }
 
     /// Where the owner's thread counts. For whoever knows that what it remembers holds, and has the pool.
@@ -213,20 +198,17 @@ impl ThreadCache {
         unsafe { &*self.counters.load(Ordering::Relaxed) }
     }
 
-    /// Lets the owner's thread remember the cache as long as it is `epoch`, and count where it is told, if anywhere. The caller holds the
-    /// pool's list of caches, and the pool the counters.
-    pub(super) fn set_known(&self, epoch: u64, counters: Option<&Arc<Counters>>) {
+    /// Lets the owner's thread remember the cache, and count where it is told, if anywhere. The pool holds the counters.
+    pub(super) fn set_known(&self, counters: Option<&Arc<Counters>>) {
         let counters = counters.map_or(&raw const self.uncounted, Arc::as_ptr);
         // Relaxed: the owner's thread is the caller.
         self.counters.store(counters.cast_mut(), Ordering::Relaxed);
-        // SAFETY: who reclaims holds the pool's list of caches, too.
-        unsafe { self.stacks.set_known(epoch) };
+        self.stacks.set_known();
     }
 
-    /// What the owner's thread remembers of the cache no longer holds. The caller holds the pool's list of caches, or drops it.
+    /// What the owner's thread remembers of the cache no longer holds.
     pub(super) fn set_unknown(&self) {
-        // SAFETY: as in `set_known`.
-        unsafe { self.stacks.set_unknown() };
+        self.stacks.set_unknown();
     }
 
     /// Runs something on the stacks, unless a reclaimer has them. Only the owner's thread may call this.
@@ -389,6 +371,12 @@ impl ThreadCache {
                 run()
             })
         }
+    }
+}
+
+impl StreamWatcher for ThreadCache {
+    fn streams_have_changed(&self) {
+        self.set_unknown();
     }
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use self::space::{Bounds, SUPERBLOCK_BYTES, Space, Superblock};
 use super::upstream::{Upstream, aligned};
 use super::{ALIGNMENT, AllocError, Direct, FreeError, MakeError, Resource, Usage};
-use crate::driver::{DevicePtr, Driver, DriverResult, Stream, StreamId};
+use crate::driver::{DevicePtr, Driver, DriverResult, Stream, StreamEpoch, StreamId};
 
 /// How large an [`Arena`] is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Arena {
     tally: Tally,
     number: u64,
     /// While this stays, stream handles mean what they meant.
-    epoch: Option<Arc<AtomicU64>>,
+    epoch: Option<Arc<StreamEpoch>>,
 }
 
 /// The arena of one stream.
@@ -134,8 +134,7 @@ impl Arena {
         stream: Stream,
         work: impl FnOnce(&Mutex<StreamArena>) -> T,
     ) -> DriverResult<T> {
-        // Relaxed: whoever uses a handle that means another stream now has learnt of that by other means.
-        let epoch = self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed));
+        let epoch = self.epoch.as_ref().map(|epoch| epoch.now());
         let Some(epoch) = epoch else {
             return Ok(work(&*self.find_arena(stream)?));
         };

@@ -5,9 +5,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::driver::{Driver, DriverResult, Event, EventTiming, Stream, StreamId};
+use crate::driver::{Driver, DriverResult, Event, EventTiming, Stream, StreamEpoch, StreamId};
 
 /// Streams and events beyond which it is worth asking which are done with.
 const MANY: usize = 32;
@@ -62,7 +61,7 @@ pub(super) struct Ordered {
     /// How many streams it takes until the next search for those that are gone.
     search_at: usize,
     /// While this stays, handles mean what they meant.
-    epoch: Option<Arc<AtomicU64>>,
+    epoch: Option<Arc<StreamEpoch>>,
     by_handle: HashMap<Stream, StreamSlot>,
     by_handle_epoch: u64,
     /// The handle that was named last, when, and its stream.
@@ -94,8 +93,7 @@ impl Ordered {
 
     #[inline]
     fn epoch(&self) -> Option<u64> {
-        // Relaxed: whoever uses a handle that means another stream now has learnt of that by other means.
-        self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
+        self.epoch.as_ref().map(|epoch| epoch.now())
     }
 
     #[inline(never)]

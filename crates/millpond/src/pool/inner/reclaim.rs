@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Inner, Keep};
-use crate::driver::DriverResult;
+use crate::driver::{DriverResult, StreamWatcher};
 use crate::pool::counters::Counters;
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
@@ -28,7 +28,9 @@ impl Inner {
             return Some(orphan);
         }
         let tag = Tag::at(caches.by_tag.len())?;
-        let cache = Arc::new(ThreadCache::new(tag, stream, self.back.address_of(0), &self.epoch));
+        let cache = Arc::new(ThreadCache::new(tag, stream, self.back.address_of(0)));
+        let watcher: Arc<dyn StreamWatcher> = Arc::<ThreadCache>::clone(&cache);
+        self.epoch.watch(Arc::downgrade(&watcher));
         caches.by_tag.push(Arc::clone(&cache));
         Some(cache)
     }

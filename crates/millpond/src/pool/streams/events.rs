@@ -1,7 +1,5 @@
 //! Events that stand for the points of a stream.
 
-use std::sync::atomic::Ordering;
-
 use super::{MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
 use crate::driver::{
     Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
@@ -100,8 +98,7 @@ impl Streams {
     }
 
     pub(super) fn epoch(&self) -> Option<u64> {
-        // Relaxed: whoever uses a stream that has changed has learnt of it by other means.
-        self.epoch.as_ref().map(|epoch| epoch.load(Ordering::Relaxed))
+        self.epoch.as_ref().map(|epoch| epoch.now())
     }
 
     pub(super) fn check_is_there(

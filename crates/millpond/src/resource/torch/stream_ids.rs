@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::driver::{Counted, Driver, DriverResult, Stream, StreamId};
+use crate::driver::{Counted, Driver, DriverResult, Stream, StreamEpoch, StreamId};
 
 /// The ids of streams, asked for again only when a handle may have got another meaning.
 ///
@@ -12,7 +11,7 @@ use crate::driver::{Counted, Driver, DriverResult, Stream, StreamId};
 /// inherit the old one's blocks.
 #[derive(Debug)]
 pub(super) struct StreamIds {
-    epoch: Option<Arc<AtomicU64>>,
+    epoch: Option<Arc<StreamEpoch>>,
     known_in: u64,
     known: HashMap<Stream, StreamId>,
     /// Of `known`, the one that was asked for last.
@@ -29,8 +28,7 @@ impl StreamIds {
         let Some(epoch) = self.epoch.as_ref().filter(|_| handle != Stream::PER_THREAD) else {
             return driver.stream_id(handle);
         };
-        // Acquire: what is asked of the driver below is at least as new as the epoch it is kept under.
-        let epoch = epoch.load(Ordering::Acquire);
+        let epoch = epoch.now();
         if self.known_in != epoch {
             self.known.clear();
             self.last = None;
