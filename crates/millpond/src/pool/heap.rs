@@ -202,7 +202,7 @@ impl Heap {
         self.take_range(found, bytes, used_for, Keeps::Nothing)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_range(&mut self, found: Found, bytes: u64, used_for: Use, keeps: Keeps) -> NodeId {
         let Found { node: id, start } = found;
         let node = self.node(id);
@@ -214,9 +214,10 @@ impl Heap {
             let taken = self.split(id, start, used_for, keeps);
             // What is left has become smaller where it is.
             let rest = self.node(id);
-            if Bin::of(rest.bytes) != rest.bin {
+            let bin = Bin::of(rest.bytes);
+            if bin != rest.bin {
                 self.unbin(id);
-                self.bin(id);
+                self.bin_in(bin, id);
             }
             taken
         } else {
@@ -269,29 +270,34 @@ impl Heap {
     }
 
     /// Cuts a node in two; the upper part is new.
-    #[inline]
+    #[inline(always)]
     fn split(&mut self, id: NodeId, at: u64, used_for: Use, keeps: Keeps) -> NodeId {
+        let upper = self.add_empty();
         let node = self.node_mut(id);
         let bytes = node.end() - at;
         node.bytes = at - node.start;
         let next = node.next;
+        node.next = Link::to(upper);
         let points = match keeps {
             Keeps::Points => node.points.clone(),
             Keeps::Nothing => Points::NONE,
         };
-        let prev = Link::to(id);
-        let upper = self.add(Node { start: at, bytes, points, prev, next, used_for, ..Node::NONE });
-        self.node_mut(id).next = Link::to(upper);
+        // Field by field: what is put together elsewhere and copied in one piece the machine has to wait for.
+        let node = self.node_mut(upper);
+        (node.start, node.bytes) = (at, bytes);
+        (node.used_for, node.stands_alone) = (used_for, false);
+        (node.prev, node.next) = (Link::to(id), next);
+        node.points = points;
         self.node_mut(next.node()).prev = Link::to(upper);
         upper
     }
 
     /// Adds a node's upper neighbour to it.
-    #[inline]
+    #[inline(always)]
     fn absorb(&mut self, id: NodeId, upper: NodeId) {
         self.unused.push(upper);
         let gone = self.node_mut(upper);
-        let (bytes, next, points) = (gone.bytes, gone.next, std::mem::take(&mut gone.points));
+        let (bytes, next, points) = (gone.bytes, gone.next, gone.points.take());
         gone.bytes = 0;
         let node = self.node_mut(id);
         debug_assert_eq!(node.next, Link::to(upper));
@@ -301,25 +307,34 @@ impl Heap {
         self.node_mut(next.node()).prev = Link::to(id);
     }
 
-    #[inline]
     fn add(&mut self, node: Node) -> NodeId {
-        let id = self.unused.pop().unwrap_or_else(|| self.nodes.add());
+        let id = self.add_empty();
         *self.node_mut(id) = node;
         id
     }
 
+    /// A node that is nowhere, and of which nothing is to be relied on but that it has no points.
     #[inline]
+    fn add_empty(&mut self) -> NodeId {
+        self.unused.pop().unwrap_or_else(|| self.nodes.add())
+    }
+
+    #[inline(always)]
     fn bin(&mut self, id: NodeId) {
-        let node = self.node(id);
-        debug_assert_eq!(node.used_for, Use::Free);
-        let bin = Bin::of(node.bytes);
+        self.bin_in(Bin::of(self.node(id).bytes), id);
+    }
+
+    /// As [`bin`](Self::bin), where it belongs.
+    #[inline(always)]
+    fn bin_in(&mut self, bin: Bin, id: NodeId) {
+        debug_assert_eq!(self.node(id).used_for, Use::Free);
         let head = self.bins.put(bin, id);
         let node = self.node_mut(id);
         (node.bin, node.bin_prev, node.bin_next) = (bin, Link::NONE, head);
         self.node_mut(head.node()).bin_prev = Link::to(id);
     }
 
-    #[inline]
+    #[inline(always)]
     fn unbin(&mut self, id: NodeId) {
         let node = self.node(id);
         let (bin, prev, next) = (node.bin, node.bin_prev, node.bin_next);

@@ -29,7 +29,7 @@ fn bits_before(page: usize) -> u64 {
 }
 
 /// Runs something on each word that has some of the pages, with their bits, and adds up the answers. Nearly always one has all.
-#[inline]
+#[inline(always)]
 fn sum(pages: Range<usize>, mut run: impl FnMut(usize, u64) -> u32) -> usize {
     if pages.start >= pages.end {
         return 0;

@@ -226,16 +226,16 @@ impl Stacks {
         half
     }
 
-    /// Takes what is pending, of a pool whose span begins at `base`.
+    /// Takes what is pending, of a pool whose span begins at `base`. Into what the caller has: whatever is put together here and copied in
+    /// one piece the machine has to wait for.
     #[inline]
-    pub(super) fn take_pending(&mut self, base: u64) -> Pending {
+    pub(super) fn take_pending(&mut self, base: u64, pending: &mut Pending) {
         let stack = self.stack(Shelf::PENDING);
-        let mut pending = Pending { count: stack.used(), ..Pending::default() };
+        pending.count = stack.used();
         for (offset, block) in pending.offsets.iter_mut().zip(stack.blocks()) {
             *offset = block.address - base;
         }
         stack.clear();
-        pending
     }
 
     /// Nothing may pend until somebody makes slots for it again.

@@ -55,6 +55,24 @@ impl Points {
         Points { first: point, more: None }
     }
 
+    /// As [`of`](Self::of), where there are some already. Field by field: what is put together elsewhere and copied in one piece the machine
+    /// has to wait for.
+    #[inline]
+    pub(super) fn become_of(&mut self, point: Point) {
+        self.first.stream = point.stream;
+        self.first.number = point.number;
+        self.more = None;
+    }
+
+    /// These, of which none are left. Field by field, as [`become_of`](Self::become_of).
+    #[inline]
+    pub(super) fn take(&mut self) -> Points {
+        let Point { stream, number } = self.first;
+        let taken = Points { first: Point { stream, number }, more: self.more.take() };
+        (self.first.stream, self.first.number) = (StreamSlot::NOBODY, 0);
+        taken
+    }
+
     #[inline]
     fn is_empty(&self) -> bool {
         self.first.stream == StreamSlot::NOBODY

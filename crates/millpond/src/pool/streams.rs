@@ -119,7 +119,7 @@ impl Streams {
     }
 
     /// As [`point`](Self::point), and whether others [can be made to wait](Self::can_wait_for) for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn point_and_reach(&mut self, slot: StreamSlot) -> (Point, bool) {
         match self.known(slot) {
             Some(state) if state.has_unrecorded && self.order == Order::Events => {

@@ -187,6 +187,7 @@ impl ThreadCache {
     }
 
     /// Whether what the owner's thread remembers of the cache holds.
+    #[inline]
     pub(super) fn is_known(&self) -> bool {
         self.stacks.is_known()
     }
@@ -271,8 +272,8 @@ impl ThreadCache {
 
     /// Takes what is pending. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn take_pending(&self) -> Pending {
-        self.with(|stacks| stacks.take_pending(self.base)).unwrap_or_default()
+    pub(super) fn take_pending(&self, pending: &mut Pending) {
+        self.with(|stacks| stacks.take_pending(self.base, pending));
     }
 
     /// Whether others may find something pending here. Relaxed: who frees at this moment has not freed yet.
@@ -285,7 +286,8 @@ impl ThreadCache {
     pub(super) fn reclaim_pending(&self) -> Pending {
         let take = |stacks: &mut Stacks| {
             stacks.forget_last();
-            let pending = stacks.take_pending(self.base);
+            let mut pending = Pending::default();
+            stacks.take_pending(self.base, &mut pending);
             stacks.stop_pending();
             self.may_pend.store(false, Ordering::Relaxed);
             pending

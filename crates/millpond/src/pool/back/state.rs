@@ -58,7 +58,7 @@ impl State {
     }
 
     /// Lets a node become part of the hole that it lies beside; says which.
-    #[inline]
+    #[inline(always)]
     pub(super) fn merge(&mut self, node: NodeId) -> NodeId {
         let range = self.heap.node(node).range();
         let hole = self.heap.free(node);
@@ -69,8 +69,9 @@ impl State {
     /// A range whose pages all have memory, and that the stream comes after anyway.
     #[inline]
     fn find_ordered(&self, bytes: u64, align: u64, taker: StreamSlot) -> Option<Found> {
-        self.heap.find(bytes, align, |node, start| {
-            self.streams.are_ordered(&node.points, taker) && self.pages.is_mapped(start, bytes)
+        let (streams, pages) = (&self.streams, &self.pages);
+        self.heap.find(bytes, align, move |node, start| {
+            streams.are_ordered(&node.points, taker) && pages.is_mapped(start, bytes)
         })
     }
 
@@ -333,7 +334,7 @@ impl State {
         for (node, header) in blocks {
             self.unused_headers.push(header);
             // A block has no points while it is used.
-            self.heap.node_mut(node).points = Points::of(point);
+            self.heap.node_mut(node).points.become_of(point);
             self.give_back_if(can_serve_others, node);
         }
     }
@@ -350,7 +351,7 @@ impl State {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back_if(&mut self, can_serve_others: bool, node: NodeId) {
         if !can_serve_others {
             // It would spoil the free ranges that it merged with.

@@ -18,7 +18,7 @@ use crate::pool::points::{Points, StreamSlot};
 use crate::pool::remembered_pointers::{with_last, with_remembered};
 use crate::pool::shelf::{LARGEST_CACHED_BYTES, Shelf};
 use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Entry, ThreadCache};
+use crate::pool::thread_cache::{Entry, Pending, ThreadCache};
 use crate::pool::{attached, scope};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
@@ -438,7 +438,8 @@ impl Inner {
             return None;
         }
         // Which also forgets the block that was handed out last.
-        let pending = cache.take_pending();
+        let mut pending = Pending::default();
+        cache.take_pending(&mut pending);
         let blocks = pending.offsets().map(|offset| self.unlist(offset));
         let counts = self.settings.counts();
         let placed =

@@ -15,7 +15,7 @@ use crate::pool::points::{Points, StreamSlot};
 use crate::pool::remembered_pointers::{with_last, with_remembered};
 use crate::pool::shelf::Shelf;
 use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Bounds, Entry, Parcel, RemoteFree, ThreadCache};
+use crate::pool::thread_cache::{Bounds, Entry, Parcel, Pending, RemoteFree, ThreadCache};
 use crate::resource::{FreeError, Resource};
 
 /// Blocks of their own that go to the back under one lock.
@@ -253,7 +253,8 @@ impl Inner {
             match block.header.class() {
                 Some(_) => self.give_small([(stream, block.entry())], Keep::Yes),
                 None => {
-                    let pending = own.map(ThreadCache::take_pending).unwrap_or_default();
+                    let mut pending = Pending::default();
+                    own.inspect(|cache| cache.take_pending(&mut pending));
                     self.free_at(pending.offsets().chain([block.offset]), stream);
                 }
             }
@@ -432,7 +433,8 @@ impl Inner {
 
     /// Gives back what the owner's thread has freed and is pending.
     pub(super) fn give_back_pending(&self, cache: &ThreadCache) {
-        let pending = cache.take_pending();
+        let mut pending = Pending::default();
+        cache.take_pending(&mut pending);
         if !pending.is_empty() {
             self.free_at(pending.offsets(), cache.stream());
         }

@@ -26,6 +26,7 @@ impl Shape {
 
 impl Inner {
     /// The kind of block that serves a request. The alignment may change at any moment, so it is looked at once.
+    #[inline(always)]
     pub(super) fn shape_of(&self, bytes: usize) -> Result<Shape, AllocError> {
         /// More than any device addresses, and little enough to be rounded and added up.
         const MOST_BYTES: u64 = 1 << 50;
