@@ -7,7 +7,7 @@
 //!   release all: global cache, reserve, stream caches, statistics
 //! ```
 
-use millpond::driver::{DevicePtr, Driver};
+use millpond::driver::{DevicePtr, Driver, Stream};
 use millpond::pool::{Pool, PoolConfig, PoolStats};
 use millpond::{FreeError, Resource};
 
@@ -236,4 +236,23 @@ fn preallocating_is_nobodys_request() {
         (0, 0, 0),
         "{stats}"
     );
+}
+
+/// A thread that uses two pools in turn, on a stream with the same handle, as programs with several devices do on the default stream.
+#[test]
+fn two_pools_are_remembered_at_once() {
+    let gpu = gpu(0);
+    let pools = [pool(&gpu, alone()), pool(&gpu, alone())];
+    let replace_all = || {
+        for pool in &pools {
+            let ptr = pool.allocate(4096, Stream::LEGACY).unwrap();
+            pool.deallocate(ptr, 4096, Stream::LEGACY).unwrap();
+        }
+    };
+    replace_all();
+    replace_all();
+    let calls = || pools.each_ref().map(|pool| pool.usage().driver_calls);
+    let before = calls();
+    (0..10).for_each(|_| replace_all());
+    assert_eq!(calls(), before, "nothing has to be asked about a stream that is known");
 }

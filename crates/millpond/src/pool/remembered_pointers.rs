@@ -1,4 +1,5 @@
-//! What each thread remembers of its last calls, so that the next one finds the thread's cache by three comparisons.
+//! What each thread remembers of its last calls, so that the next one finds the thread's cache by two comparisons, or by a few more where the
+//! thread uses several streams in turn.
 
 use std::cell::Cell;
 use std::ptr;
@@ -25,6 +26,19 @@ pub(super) struct LastUse {
 }
 
 impl LastUse {
+    /// Whether it was for this stream of the pool that is known by this number.
+    #[inline]
+    fn is_of(&self, number: u64, stream: Stream) -> bool {
+        self.stream.get() == stream && self.number.get() == number
+    }
+
+    fn set(&self, other: &LastUse) {
+        self.stream.set(other.stream.get());
+        self.number.set(other.number.get());
+        self.cache.set(other.cache.get());
+        self.pool.set(other.pool.get());
+    }
+
     #[inline]
     pub(super) fn stream(&self) -> Stream {
         self.stream.get()
@@ -51,11 +65,10 @@ impl LastUse {
     }
 }
 
-/// Streams that a thread may use in turn without looking its caches up: two to the power of this.
-const REMEMBERED_BITS: u32 = 3;
-const REMEMBERED: usize = 1 << REMEMBERED_BITS;
+/// Streams that a thread may use in turn without looking its caches up, at the most.
+const REMEMBERED: usize = 8;
 
-/// What a thread used lately, by [place](place_of).
+/// What a thread used lately: first what it came to know last, which most threads never leave, then others by [place](place_of).
 type Lately = [LastUse; REMEMBERED];
 const _: () = assert!(size_of::<Lately>() <= thread_memory::BYTES);
 const _: () = assert!(align_of::<Lately>() <= thread_memory::ALIGN);
@@ -68,12 +81,13 @@ fn lately<T>(run: impl FnOnce(&Lately) -> T) -> T {
     run(unsafe { &*thread_memory::address().cast::<Lately>() })
 }
 
-/// Where a stream is remembered. Handles are addresses of something, or small numbers.
+/// Where a stream is remembered that is not the first. Handles are addresses of something, or small numbers.
 #[inline]
 fn place_of(stream: Stream) -> usize {
     // Of 32 bits: such a factor is part of an instruction.
     const GOLDEN: u32 = 0x9e37_79b9;
-    ((stream.0 as u32).wrapping_mul(GOLDEN) >> (u32::BITS - REMEMBERED_BITS)) as usize
+    let mixed = u64::from((stream.0 as u32).wrapping_mul(GOLDEN));
+    1 + ((mixed * (REMEMBERED as u64 - 1)) >> u32::BITS) as usize
 }
 
 /// Runs something with this thread's cache for a stream of a pool, if it was used lately: the fast path, which makes sure itself that
@@ -86,9 +100,13 @@ pub(super) fn with_remembered<T>(
 ) -> Option<T> {
     lately(|lately| {
         // Looked at where it is: a copy would want more registers than there are.
-        let last = &lately[place_of(stream)];
-        if last.stream.get() != stream || last.number.get() != number {
-            return None;
+        let mut last = &lately[0];
+        if !last.is_of(number, stream) {
+            std::hint::cold_path();
+            last = &lately[place_of(stream)];
+            if !last.is_of(number, stream) {
+                return None;
+            }
         }
         // SAFETY: no pool has the number of a place where nothing is remembered.
         run(last, unsafe { last.cache() })
@@ -112,7 +130,11 @@ pub(super) fn with_last<T>(
 /// This thread has the cache attached, and [forgets](forget) this before it no longer has.
 pub(super) unsafe fn remember(pool: &Inner, number: u64, stream: Stream, cache: &Arc<ThreadCache>) {
     lately(|lately| {
-        let last = &lately[place_of(stream)];
+        let last = &lately[0];
+        if !last.is_of(number, stream) {
+            // What was at its place is forgotten.
+            lately[place_of(last.stream.get())].set(last);
+        }
         last.stream.set(stream);
         last.number.set(number);
         last.cache.set(Arc::as_ptr(cache));
