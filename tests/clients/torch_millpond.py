@@ -64,6 +64,12 @@ def run_of_millpond(directory):
     """The same training with Millpond: the same allocations and frees in the same order, a lower reserved peak, and no leak."""
     path = os.path.join(directory, "millpond.csv")
     torch.cuda.init()
+    for wrong, said in [("\ud800.csv", "no character"), ("", "no path"), (os.path.join(directory, "no", "such"), "such")]:
+        try:
+            millpond.torch.start_trace(wrong)
+            raise AssertionError(f"{wrong!r} was taken")
+        except millpond.Error as error:
+            assert said in str(error), error
     millpond.torch.start_trace(path)
     varied_training()
     millpond.torch.stop_trace()

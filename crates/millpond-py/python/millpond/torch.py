@@ -400,7 +400,11 @@ def dump_snapshot(filename: str = "dump_snapshot.pickle", *_arguments: Any, **_n
 def start_trace(path: str, device: Device = None) -> None:
     """Writes every allocation and free of a device into a file from now on: ``millpond replay`` reads it. What a graph allocates while
     it is captured is not in it."""
-    _call("millpond_trace_start", pool(device), os.fsencode(path))
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeError as error:
+        raise InvalidArgument(f"{str(path)!r} has what is no character, such as half of a pair of surrogates: leave it out") from error
+    _call("millpond_trace_start", pool(device), encoded)
 
 
 def stop_trace(device: Device = None) -> None:
