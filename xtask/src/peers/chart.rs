@@ -10,9 +10,9 @@ const NAMES: f64 = 110.0;
 const ROW: f64 = 15.0;
 const HEAD: f64 = 24.0;
 const GAP: f64 = 10.0;
-/// What the bars' ends stand for.
-const LEAST_NS: f64 = 5.0;
-const MOST_NS: f64 = 20_000.0;
+/// What the bars' ends stand for: less than anything takes, so that every bar can be seen, and as much.
+const LEAST_NS: f64 = 1.0;
+const MOST_NS: f64 = 50_000.0;
 
 /// Readable on light and dark pages.
 const STYLE: &str = "text{font:11px sans-serif;fill:#444}.title{font-weight:bold}.ours{fill:#1f6feb}.peer{fill:#9aa4af}\
