@@ -200,7 +200,7 @@ fn recorded(py: Python<'_>, trace: &Bound<'_, PyAny>) -> PyResult<Vec<Recorded>>
         let trace = trace.get();
         return py.detach(|| Recorded::all_of(&trace.source())).map_err(failed);
     }
-    let FilePath { 0: path } = trace.extract()?;
+    let Text(path): FilePath = trace.extract()?;
     let read = || Recorded::all_of(&Source::open(&path)?);
     py.detach(read).map_err(|error| match error {
         ReplayError::Trace(error) => unreadable(&path.to_string_lossy(), &error),

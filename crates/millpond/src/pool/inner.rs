@@ -152,7 +152,7 @@ impl Inner {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Lets a thread remember a cache in an epoch, with the counters it is to use, if any. `false`: the pool is known by another number.
+    /// Lets a thread remember a cache while it is still that epoch of streams, with the counters it is to use, if any. `false`: the pool is known by another number.
     ///
     /// # Panics
     /// If they are another pool's.

@@ -124,7 +124,7 @@ pub(super) fn with_last<T>(
     })
 }
 
-/// What [`with_remembered`] is to use from now on in this thread, while the pool is known by this number and it is this epoch.
+/// What [`with_remembered`] is to use from now on in this thread, while the pool is known by this number and the cache is known.
 ///
 /// # Safety
 /// This thread has the cache attached, and [forgets](forget) this before it no longer has.

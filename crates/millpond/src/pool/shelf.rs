@@ -100,8 +100,7 @@ impl Shelf {
     }
 }
 
-/// A shelf that all threads read and any may change. Relaxed: it is one number, and whoever sees the old one a little longer is told
-/// so by its caller.
+/// A shelf that all threads read and any may change. Relaxed: it orders nothing, and who sees an old one serves by the old settings.
 #[derive(Debug)]
 pub(super) struct AtomicShelf(AtomicU16);
 
