@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Not layers: they look at everything from outside, and nothing looks at them.
     ("millpond-tests", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
     ("millpond-bench", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
+    ("millpond-fuzz", &["millpond", "millpond-capi", "millpond-share", "millpond-sim"]),
     ("xtask", &[]),
 ];
 
@@ -95,6 +96,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond/src/pool/remembered_pointers.rs",
     "crates/millpond/src/pool/thread_cache.rs",
     "crates/millpond/src/pool/thread_memory.rs",
+    "fuzz/src/bin/c_abi_ffi.rs",
     "tests/src/abi_call.rs",
     // Launches a kernel, which cudarc calls so.
     "tests/src/bin/cudarc_client.rs",
@@ -149,7 +151,7 @@ fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
 
 fn our_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for dir in ["crates", "tests", "bench", "xtask"] {
+    for dir in ["crates", "tests", "bench", "fuzz", "xtask"] {
         rust_files(&root().join(dir), &mut files);
     }
     assert!(files.len() > 20, "the files were not found");

@@ -1,6 +1,9 @@
 //! `cargo xtask`: the project's own commands.
 
+mod cache;
+mod deny;
 mod dist;
+mod fuzz;
 mod header;
 mod instructions;
 mod peers;
@@ -30,7 +33,7 @@ struct Cli {
 enum Command {
     /// Check and test everything, after setting up what is missing
     Test {
-        /// Also run PyTorch over the stand-ins; installs it first, which takes 7 GB in cargo's target
+        /// Also run PyTorch over the stand-ins; installs it first, which takes 7 GB in the cache ($MILLPOND_CACHE)
         #[arg(long)]
         torch: bool,
         /// Also run the conformance suites on the real device 0, or the one that MILLPOND_TEST_GPU names
@@ -76,6 +79,17 @@ enum Command {
         #[arg(long, requires = "chaos")]
         seed: Option<u64>,
     },
+    /// Fuzz everything that reads bytes from outside, guided by coverage
+    Fuzz {
+        /// What is fuzzed; everything if nothing is named
+        targets: Vec<String>,
+        /// How long each, after its corpus
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Take into fuzz/corpus what reaches more
+        #[arg(long)]
+        keep: bool,
+    },
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
@@ -99,6 +113,7 @@ fn main() -> ExitCode {
         Command::Peers(options) => peers::compare(&options),
         Command::Sharing { chaos: Some(rounds), seed, .. } => sharing::chaos(rounds, seed),
         Command::Sharing { chaos: None, rounds, check, .. } => sharing::figures(rounds, check),
+        Command::Fuzz { targets, seconds, keep } => fuzz::run_for(seconds, &targets, keep),
         Command::Races => races::check(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),

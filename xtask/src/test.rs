@@ -1,14 +1,17 @@
 //! `cargo xtask test`: everything that can be checked here.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::run::{cargo, run};
-use crate::{dist, header, instructions, python, races, setup, sharing, simcuda, soak, torch};
+use crate::torch;
+use crate::{deny, dist, fuzz, header, instructions, python, races, setup, sharing, simcuda, soak};
 
 const RACES: &str = "tests/races/Cargo.toml";
 const SOAK_MINUTES: f64 = 1.0;
+/// Each target, after its corpus.
+const FUZZ_SECONDS: u64 = 5;
 /// A holder, a waiter and the daemon, four times each.
 const CHAOS_ROUNDS: usize = 12;
 
@@ -31,8 +34,8 @@ const WITH_VALGRIND: [(&str, Check); 2] =
 
 /// Checks and tests everything, in the order in which failures are cheapest to find.
 pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
-    let start = Instant::now();
-    setup::install_missing()?;
+    let mut steps = Steps::default();
+    steps.run("setup", setup::install_missing)?;
     let stages: &[(&str, &[&str])] = &[
         ("format", &["fmt", "--all", "--check"]),
         ("format of tests/races", &["fmt", "--all", "--check", "--manifest-path", RACES]),
@@ -47,44 +50,67 @@ pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
             &["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"],
         ),
     ];
-    timed("millpond.h", header::check)?;
-    let (simcuda, dist) = (simcuda::build()?, dist::build()?);
+    steps.run("licences, sources and duplicates of dependencies", deny::check)?;
+    steps.run("millpond.h", header::check)?;
+    let (simcuda, dist) =
+        steps.run("stand-ins and libraries", || Ok((simcuda::build()?, dist::build()?)))?;
     for (name, arguments) in stages {
         let mut command = cargo(arguments);
         command.env("RUSTDOCFLAGS", "-D warnings").env("MILLPOND_SIMCUDA", &simcuda);
         command.env("MILLPOND_DIST", &dist);
-        timed(name, || run(&mut command))?;
+        steps.run(name, || run(&mut command))?;
     }
-    timed("the Python package", || python::check(&simcuda))?;
-    timed("sharing, with one killed", || sharing::chaos(CHAOS_ROUNDS, None))?;
-    timed("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
+    steps.run("the Python package", || python::check(&simcuda))?;
+    steps.run("sharing, with one killed", || sharing::chaos(CHAOS_ROUNDS, None))?;
+    steps.run("soak", || soak::run_for(SOAK_MINUTES, Some(1)))?;
+    steps.run("fuzzing", || fuzz::run_for(FUZZ_SECONDS, &[], false))?;
     for (name, check) in WITH_VALGRIND {
         if setup::valgrind_is_there() {
-            timed(name, check)?;
+            steps.run(name, check)?;
         } else {
             println!("\n== {name}\nskipped: there is no valgrind");
         }
     }
     if with_torch {
-        timed("PyTorch over the stand-ins", || torch::check(&simcuda))?;
+        steps.run("PyTorch over the stand-ins", || torch::check(&simcuda))?;
     } else {
         println!(
             "\nskipped: PyTorch over the stand-ins, for which there is cargo xtask test --torch"
         );
     }
     if gpu {
-        timed("the real device", || run(&mut cargo(ON_REAL_DEVICE)))?;
+        steps.run("the real device", || run(&mut cargo(ON_REAL_DEVICE)))?;
     } else {
         println!("skipped: tests on a real GPU, for which there is cargo xtask test --gpu");
     }
-    println!("everything passed in {:.0} s", start.elapsed().as_secs_f64());
+    steps.show();
     Ok(())
 }
 
-fn timed(name: &str, stage: impl FnOnce() -> Result<()>) -> Result<()> {
-    println!("\n== {name}");
-    let start = Instant::now();
-    stage()?;
-    println!("== {name}: {:.0} s", start.elapsed().as_secs_f64());
-    Ok(())
+/// What was done, and how long it took.
+#[derive(Default)]
+struct Steps(Vec<(String, Duration)>);
+
+impl Steps {
+    fn run<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let done = step()?;
+        self.0.push((name.to_owned(), start.elapsed()));
+        println!("== {name}: {}", minutes(start.elapsed()));
+        Ok(done)
+    }
+
+    fn show(&self) {
+        println!();
+        for (name, took) in &self.0 {
+            println!("{:>9}  {name}", minutes(*took));
+        }
+        let all = self.0.iter().map(|(_, took)| *took).sum();
+        println!("everything passed in {}", minutes(all));
+    }
+}
+
+fn minutes(took: Duration) -> String {
+    format!("{:.1} min", took.as_secs_f64() / 60.0)
 }

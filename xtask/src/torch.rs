@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::run::{capture, cargo, root, run, target};
-use crate::{python, setup};
+use crate::{cache, python, setup};
 
 /// Fixed: another version may ask for other functions.
 const PACKAGES: &str = "torch==2.10.0 numpy==2.4.6";
@@ -180,17 +180,26 @@ fn succeeds(client: &mut Command) -> Result<(String, String)> {
     Ok((said, complained))
 }
 
-/// A virtual environment of its own, in cargo's target. A mark is written at the end: half an installation is none.
+/// A virtual environment in cargo's target, for what this checkout installs, over PyTorch's packages in the cache.
 fn install() -> Result<PathBuf> {
-    let directory = target()?.join("torch");
-    let (python, mark) = (directory.join("bin/python"), directory.join("installed"));
-    if std::fs::read_to_string(&mark).is_ok_and(|text| text == PACKAGES) {
-        return Ok(python);
-    }
-    println!("torch: installing {PACKAGES}, about 7 GB");
-    run(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
-    let mut pip = Command::new(directory.join("bin/pip"));
-    run(pip.args(["install", "--quiet", "--no-cache-dir"]).args(PACKAGES.split(' ')))?;
-    std::fs::write(&mark, PACKAGES)?;
-    Ok(python)
+    let environment = target()?.join("torch");
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
+    let packages = cache::entry(&cache_name()?, |directory| {
+        println!("torch: installing {PACKAGES} in the cache, about 7 GB");
+        let mut pip = Command::new(environment.join("bin/pip"));
+        pip.args(["install", "--quiet", "--no-cache-dir", "--target"]).arg(directory);
+        run(pip.args(PACKAGES.split(' ')))
+    })?;
+    println!("torch: {}", packages.display());
+    let mut libraries = std::fs::read_dir(environment.join("lib"))?;
+    let library = libraries.next().context("a virtual environment without a library")??.path();
+    std::fs::write(library.join("site-packages/cached.pth"), packages.display().to_string())?;
+    Ok(environment.join("bin/python"))
+}
+
+/// Packages differ from one version of Python to the next.
+fn cache_name() -> Result<String> {
+    let version = "import sys; print('python%d.%d' % sys.version_info[:2], end='')";
+    let (python, _) = capture(Command::new("python3").args(["-c", version]))?;
+    Ok(format!("{python}-{}", PACKAGES.replace("==", "-").replace(' ', "-")))
 }

@@ -23,6 +23,8 @@
 
 mod board_client;
 mod connection;
+#[cfg(fuzzing)]
+mod fuzzed;
 mod holdings;
 mod inherited_descriptors;
 mod message;
@@ -33,6 +35,8 @@ mod shared_device;
 mod wire;
 
 pub(crate) use board_client::BoardClient;
+#[cfg(fuzzing)]
+pub use fuzzed::serve_fuzzed;
 pub(crate) use message::{Hello, PROTOCOL};
 pub use program::run_program;
 pub(crate) use rendezvous::join;

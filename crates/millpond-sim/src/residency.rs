@@ -28,6 +28,7 @@ impl PageRange {
         let whole_pages = (self.start | self.end).is_multiple_of(PAGE_BYTES);
         let inside = first / PAGE_BYTES * PAGE_BYTES <= self.start
             && self.start <= self.end
+            && first <= last
             && last <= end_of_addresses
             && self.end <= last.next_multiple_of(PAGE_BYTES);
         whole_pages && inside

@@ -93,6 +93,16 @@ fn managed_memory_of_two_clients_is_apart_even_at_the_same_address() {
     assert_eq!(free_frames(&mut device), FRAMES);
 }
 
+/// Found by fuzzing: both ends lie in the page of the range, the wrong way round.
+#[test]
+fn an_allocation_that_ends_before_it_begins_is_refused() {
+    let mut device = device();
+    let liar = device.join().unwrap();
+    let words = [4096_u64, 4096, 4196, 4097];
+    let range: PageRange = postcard::from_bytes(&postcard::to_stdvec(&words).unwrap()).unwrap();
+    assert_eq!(device.serve(liar, Request::Forget { range }), Err(Violation::ImpossibleRange));
+}
+
 #[test]
 fn no_message_breaks_the_board_and_everything_comes_back() {
     let seed = fastrand::u64(..);

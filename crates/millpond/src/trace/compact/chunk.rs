@@ -166,7 +166,8 @@ impl<R: Read> ChunkReader<R> {
         let read = self.read_exact(&mut bytes);
         self.packed = bytes;
         read?;
-        if checksum(&header, &self.packed) != word(CHECKED_BYTES) {
+        // A fuzzer does not find the right sum, and what stands behind it is what has to be tried.
+        if !cfg!(fuzzing) && checksum(&header, &self.packed) != word(CHECKED_BYTES) {
             return Err(self.damaged("a chunk does not have its checksum"));
         }
         let head = Head { kind, device };
@@ -186,6 +187,11 @@ impl<R: Read> ChunkReader<R> {
         let is_all = self.inflate.total_in() == self.packed.len() as u64;
         match status {
             Ok(Status::StreamEnd) if is_all && self.payload.len() == len => Ok(()),
+            // Nor does a fuzzer find the packed form of what it means.
+            _ if cfg!(fuzzing) && self.packed.len() == len => {
+                self.payload.clone_from(&self.packed);
+                Ok(())
+            }
             _ => Err(self.damaged("a chunk cannot be unpacked to what it should have")),
         }
     }
