@@ -1,7 +1,7 @@
 //! Moments in streams after which memory may be used again.
 
 /// A stream, as the pool numbers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamSlot(pub(super) u32);
 
 impl StreamSlot {

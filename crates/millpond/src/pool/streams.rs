@@ -22,6 +22,8 @@ use crate::driver::{Driver, Event, Stream, StreamEpoch, StreamId};
 const MOST_SPARE_EVENTS: usize = 32;
 /// Events of a stream after which it is worth asking which have passed.
 const MOST_RECORDED: usize = 32;
+/// Streams that are asked at a time what of them has passed, besides those that matter.
+const MOST_POLLED: usize = 64;
 /// Waits of a stream after which it is worth asking which are for what has passed.
 const MOST_WAITED: usize = 64;
 /// Streams among which none is looked for that is gone.
@@ -44,6 +46,8 @@ pub(super) struct Streams {
     /// Streams that have events, and streams that have points without one: few, however many streams there were.
     with_events: BTreeSet<StreamSlot>,
     unrecorded: BTreeSet<StreamSlot>,
+    /// Whose turn it is to be asked what has passed.
+    polled_next: StreamSlot,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
     /// Threads that wait for an event at the moment.
