@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands.
 
 mod dist;
+mod growth;
 mod header;
 mod instructions;
 mod peers;
@@ -78,6 +79,12 @@ enum Command {
     },
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
+    /// Count how commands grow with events, streams, threads, devices and frames of a trace
+    Growth {
+        /// Only events and streams; fails where one grows faster than in proportion
+        #[arg(long)]
+        check: bool,
+    },
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
     Instructions {
         /// Write what was counted to that file instead
@@ -100,6 +107,8 @@ fn main() -> ExitCode {
         Command::Sharing { chaos: Some(rounds), seed, .. } => sharing::chaos(rounds, seed),
         Command::Sharing { chaos: None, rounds, check, .. } => sharing::figures(rounds, check),
         Command::Races => races::check(),
+        Command::Growth { check: true } => growth::check(),
+        Command::Growth { check: false } => growth::show(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),
     };
