@@ -7,8 +7,9 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Which crates of ours a crate may depend on. A crate that is not here has no place yet: give it one.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("millpond", &[]),
-    ("millpond-share", &[]),
+    ("millpond-text", &[]),
+    ("millpond", &["millpond-text"]),
+    ("millpond-share", &["millpond-text"]),
     ("millpond-sim", &["millpond"]),
     ("millpond-cuda", &["millpond"]),
     ("millpond-simcuda", &["millpond", "millpond-sim"]),
@@ -16,8 +17,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("millpond-simcublas", &[]),
     ("millpond-capi", &["millpond", "millpond-cuda", "millpond-sim"]),
     ("millpond-py", &["millpond", "millpond-capi", "millpond-cuda", "millpond-sim"]),
-    ("millpond-hook", &["millpond-share"]),
-    ("millpond-cli", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
+    ("millpond-hook", &["millpond-share", "millpond-text"]),
+    (
+        "millpond-cli",
+        &["millpond", "millpond-cuda", "millpond-share", "millpond-sim", "millpond-text"],
+    ),
     // Not layers: they look at everything from outside, and nothing looks at them.
     ("millpond-tests", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),
     ("millpond-bench", &["millpond", "millpond-cuda", "millpond-share", "millpond-sim"]),

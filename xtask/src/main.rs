@@ -4,6 +4,7 @@ mod cache;
 mod deny;
 mod dist;
 mod fuzz;
+mod growth;
 mod header;
 mod instructions;
 mod peers;
@@ -92,6 +93,12 @@ enum Command {
     },
     /// Watch what locks guard in the pool with valgrind's DRD
     Races,
+    /// Count how commands grow with events, streams, threads, devices and frames of a trace
+    Growth {
+        /// Only events and streams; fails where one grows faster than in proportion
+        #[arg(long)]
+        check: bool,
+    },
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
     Instructions {
         /// Write what was counted to that file instead
@@ -115,6 +122,8 @@ fn main() -> ExitCode {
         Command::Sharing { chaos: None, rounds, check, .. } => sharing::figures(rounds, check),
         Command::Fuzz { targets, seconds, keep } => fuzz::run_for(seconds, &targets, keep),
         Command::Races => races::check(),
+        Command::Growth { check: true } => growth::check(),
+        Command::Growth { check: false } => growth::show(),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),
     };

@@ -11,6 +11,8 @@ use crate::share::ShareOptions;
 #[derive(Debug, Parser)]
 #[command(
     name = "millpond",
+    // Not by what the program was called as.
+    bin_name = "millpond",
     version,
     arg_required_else_help = true,
     disable_help_subcommand = true,

@@ -15,7 +15,6 @@ mod world;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use millpond::Stack;
 
 use self::report::{Report, Times};
@@ -23,7 +22,7 @@ use self::row::{MutexRow, Row};
 use self::scenario::{Locking, SCENARIOS, Scenario};
 use crate::cli::CompareOptions;
 use crate::device::Site;
-use crate::output::progress_bar;
+use crate::output::Progress;
 use crate::{Finding, device, interrupt, stacks};
 
 /// Plays each scenario with each allocator.
@@ -34,7 +33,7 @@ pub(crate) fn run(options: &CompareOptions) -> Result<Finding> {
     let site = Site::named(&device)?;
     interrupt::listen()?;
     let contest = Contest { site, seed: options.seed };
-    let progress = progress_bar(scenarios.len() * stacks.len());
+    let progress = Progress::new(scenarios.len() * stacks.len());
     let results = contest.play_all(&scenarios, &stacks, &progress)?;
     progress.finish_and_clear();
     let mut report = Report {
@@ -88,7 +87,7 @@ impl Contest {
         &self,
         scenarios: &[&'static Scenario],
         stacks: &[Stack],
-        progress: &ProgressBar,
+        progress: &Progress,
     ) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for scenario in scenarios {
@@ -96,7 +95,7 @@ impl Contest {
                 if interrupt::is_requested() {
                     return Ok(rows);
                 }
-                progress.set_message(format!("{} {stack}", scenario.name));
+                progress.set_message(&format!("{} {stack}", scenario.name));
                 rows.push(self.play(scenario, stack)?);
                 progress.inc(1);
             }

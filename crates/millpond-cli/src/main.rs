@@ -1,5 +1,8 @@
 //! The `millpond` program.
 
+// What is printed goes through `output`, which keeps texts from outside from commanding the terminal.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod allocators;
 mod bench;
 mod cli;
@@ -38,7 +41,10 @@ enum Finding {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::explain_usage(&error),
+    };
     let outcome = match cli.command {
         Command::Devices(options) => devices::run(&options).map(|()| Finding::Good),
         Command::Allocators(options) => allocators::run(&options).map(|()| Finding::Good),
@@ -57,7 +63,7 @@ fn main() -> ExitCode {
         Ok(Finding::Bad) => ExitCode::from(NEGATIVE),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millpond: {error:#}");
+            output::say(&format!("millpond: {error:#}"));
             ExitCode::from(BAD_INPUT)
         }
     }

@@ -3,13 +3,16 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use millpond_text::{shown, shown_in_line, shown_json};
 
+use crate::BAD_INPUT;
 use crate::cli::JsonOption;
 
 /// A table that fits the terminal, without colour or frame.
@@ -110,9 +113,37 @@ pub(crate) fn other_memory(allocators: &[&str]) -> String {
     )
 }
 
-/// Prints text to standard output.
+/// Prints text to standard output. Nothing in it commands a terminal, whatever it came from: all that the program prints goes through here
+/// or through [`say`].
 pub(crate) fn print(text: &str) -> Result<()> {
+    let text = shown(text);
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// Says a line on standard error: it stays one, whatever is in it. If nobody can read it, it is not said.
+pub(crate) fn say(line: &str) {
+    say_lines(&shown_in_line(line));
+}
+
+fn say_lines(text: &str) {
+    // In one write, so that lines of several threads stay whole.
+    let _ = std::io::stderr().write_all(format!("{}\n", shown(text)).as_bytes());
+}
+
+/// Prints what clap has to say of the arguments, in colour only where nothing of the arguments is in it.
+pub(crate) fn explain_usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        say_lines(error.render().to_string().trim_end());
+    } else if error.print().is_err() {
+        // Whoever asked for help has gone.
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(BAD_INPUT))
+}
+
+/// A value as JSON in which texts have no commanding characters, only their numbers.
+pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String> {
+    Ok(shown_json(&serde_json::to_string_pretty(value)?).into_owned())
 }
 
 impl JsonOption {
@@ -124,7 +155,7 @@ impl JsonOption {
     /// Writes the value where `--json` asks for it. `false`: it was not asked for.
     pub(crate) fn write(&self, value: &impl serde::Serialize) -> Result<bool> {
         let Some(place) = &self.json else { return Ok(false) };
-        let text = serde_json::to_string_pretty(value)? + "\n";
+        let text = json_text(value)? + "\n";
         match place.as_str() {
             "-" => print(&text)?,
             path => std::fs::write(path, text).with_context(|| format!("cannot write '{path}'"))?,
@@ -134,12 +165,32 @@ impl JsonOption {
 }
 
 /// For long work. Drawn between steps only, so that it disturbs none; hidden where nobody would see it.
-pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// So many steps are to be done.
+    pub(crate) fn new(steps: usize) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}, {eta} left");
+        Progress(ProgressBar::new(steps as u64).with_style(style.expect("is a template")))
     }
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}, {eta} left");
-    ProgressBar::new(steps as u64).with_style(style.expect("is a template"))
+
+    /// What is being done.
+    pub(crate) fn set_message(&self, message: &str) {
+        self.0.set_message(shown_in_line(message).into_owned());
+    }
+
+    /// So many more steps are done.
+    pub(crate) fn inc(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+
+    /// Nothing of it stays on the screen.
+    pub(crate) fn finish_and_clear(&self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// Whether the reader of our output has gone, which is no failure of ours.

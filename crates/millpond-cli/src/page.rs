@@ -18,6 +18,7 @@ mod timeline;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use millpond_text::{shown_in_line, shown_json};
 use serde::Serialize;
 
 pub(crate) use self::chart::{Chart, Watched};
@@ -135,7 +136,7 @@ impl Page {
 
     /// The page as text.
     pub(crate) fn render(&self) -> Result<String> {
-        let data = in_script(&serde_json::to_string(self)?);
+        let data = in_script(&shown_json(&serde_json::to_string(self)?));
         let script = SCRIPTS.concat();
         let parts = [
             ("title", in_markup(&self.title)),
@@ -170,7 +171,7 @@ fn in_script(json: &str) -> String {
     for letter in json.chars() {
         match letter {
             // In JSON these stand in texts only, where they can be written as numbers.
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+            '<' | '>' | '&' => {
                 safe += &format!("\\u{:04x}", u32::from(letter));
             }
             other => safe.push(other),
@@ -181,7 +182,7 @@ fn in_script(json: &str) -> String {
 
 /// Text that can stand inside an element.
 fn in_markup(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    shown_in_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -190,11 +191,12 @@ mod tests {
 
     #[test]
     fn hostile_texts_stay_texts() {
-        let hostile = "</script><script>alert(1)</script><!-- {{style}} \u{2028} &amp; \"'";
+        let hostile = "</script><script>alert(1)</script><!-- {{style}} \u{2028} \u{1b}[2J \u{9b} \u{202e} &amp; \"'";
         let page = Page { title: hostile.to_owned(), ..Page::default() };
         let text = page.render().unwrap();
         assert_eq!(text.matches("</script").count(), TEMPLATE.matches("</script").count());
         assert!(!text.contains("alert(1)</") && !text.contains("<!--"));
+        assert!(!text.contains(millpond_text::is_commanding));
         let begin = text.find("application/json\">").unwrap() + "application/json\">".len();
         let json = &text[begin..begin + text[begin..].find("</script").unwrap()];
         let data: serde_json::Value = serde_json::from_str(json).unwrap();

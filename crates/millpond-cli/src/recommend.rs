@@ -12,7 +12,7 @@ use self::candidates::Recorder;
 use self::contest::FINALISTS;
 use self::report::Report;
 use crate::cli::{Addresses, RecommendOptions};
-use crate::output::progress_bar;
+use crate::output::Progress;
 use crate::replay::bench::Bench;
 use crate::replay::recorded::{one_of, open};
 use crate::{Finding, interrupt, overwriting};
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &RecommendOptions) -> Result<Finding> {
         _ => Recorder::PyTorch,
     };
     let candidates = candidates::for_job_of(recorder)?;
-    let progress = progress_bar(candidates.len() + FINALISTS);
+    let progress = Progress::new(candidates.len() + FINALISTS);
     let is_limited = options.bench.capacity.is_some();
     let contest = contest::hold(&bench, &recorded.program, candidates, is_limited, &progress)?;
     progress.finish_and_clear();

@@ -20,7 +20,7 @@ pub(crate) use self::recorded::named;
 use self::recorded::{all_of, ensure_has_segments, open};
 use self::report::{Report, ReportedResult, ReportedTrace};
 use crate::cli::{Addresses, ReplayOptions};
-use crate::output::progress_bar;
+use crate::output::Progress;
 use crate::{Finding, interrupt, overwriting, stacks};
 
 /// Replays each trace with each allocator.
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
         transcribe::save(path, &bench, &stacks, options.traces.len(), &recorded)?;
     }
     interrupt::listen()?;
-    let progress = progress_bar(recorded.len() * stacks.len());
+    let progress = Progress::new(recorded.len() * stacks.len());
     let mut traces = Vec::new();
     let mut recorders = Vec::new();
     for recorded in recorded.iter().take_while(|_| !interrupt::is_requested()) {
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<Finding> {
             if interrupt::is_requested() {
                 break;
             }
-            progress.set_message(format!("{} {stack}", recorded.name));
+            progress.set_message(&format!("{} {stack}", recorded.name));
             let mut replayed = bench.replay(stack, &recorded.program)?;
             if options.html.is_some() {
                 // Once more, so that what is measured was not watched.

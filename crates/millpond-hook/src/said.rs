@@ -5,12 +5,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use millpond_text::shown_in_line;
+
 use crate::environment::LOG_VARIABLE;
 
 /// A line that the user should see.
 pub(crate) fn warn(line: &str) {
     // In one write, so that lines of several processes stay whole. If nobody can read it, it is not said.
-    let _ = std::io::stderr().write_all(format!("millpond: {line}\n").as_bytes());
+    let line = format!("millpond: {}\n", shown_in_line(line));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// A line that the user should see once.

@@ -218,6 +218,11 @@ impl Detector {
         }
     }
 
+    /// How many stretches are remembered.
+    pub(crate) fn stretches(&self) -> usize {
+        self.stretches.len()
+    }
+
     /// Adds the streams of all accesses that are remembered.
     pub(crate) fn add_streams_to(&self, known: &mut HashSet<StreamIndex>) {
         let marks = self.stretches.values().flat_map(|it| it.reads.iter().chain(&it.last_write));

@@ -13,8 +13,8 @@ use crate::residency::PageRange;
 use crate::stream_table::Queued;
 use crate::work::Work;
 
-/// When finished work is dropped from the list of running work.
-const MOST_RUNNING: usize = 64;
+/// Running work among which none is looked for that has ended.
+pub(crate) const FEW_RUNNING: usize = 64;
 
 /// Work that touched what it may not. The device is lost.
 struct Lost;
@@ -39,8 +39,10 @@ impl Machine {
 
     /// Remembers what unfinished work touches where it could be unmapped under it.
     fn keep_running(&mut self, end: u64) {
-        if self.running.len() > MOST_RUNNING {
+        if self.running.len() > self.look_at_running {
             self.running.retain(|running| running.end > self.now_ns);
+            // When there is twice as much: else many that run would all be looked at for each that comes.
+            self.look_at_running = FEW_RUNNING + 2 * self.running.len();
         }
         for (touch, access) in std::mem::take(&mut self.touched) {
             let region = self.space.around(touch.ptr.0);

@@ -65,6 +65,7 @@ mod ranges;
 mod replay_ground;
 mod residency;
 mod schedule;
+mod seen_streams;
 mod shared_memory;
 mod stream_pool;
 mod stream_table;

@@ -14,6 +14,7 @@ use crate::bytes::Bytes;
 use crate::captures::Captures;
 use crate::clock::RealClock;
 use crate::detector::{Access, Detector, Finding};
+use crate::execute::FEW_RUNNING;
 use crate::fault_plan::FaultPlan;
 use crate::frames::Extent;
 use crate::gpu::SimOptions;
@@ -81,6 +82,8 @@ pub(crate) struct Machine {
     pub(crate) lost: Option<Loss>,
     /// What work that has begun and not ended touches in mapped memory.
     pub(crate) running: Vec<Running>,
+    /// How much there may be of it until it is worth looking what has ended.
+    pub(crate) look_at_running: usize,
     /// What the work that runs at this moment has touched.
     pub(crate) touched: Vec<(Touch, Access)>,
     /// When the device's memory has carried everything that kernels asked of it so far.
@@ -118,6 +121,7 @@ impl Machine {
             copied_out: HashMap::new(),
             lost: None,
             running: Vec::new(),
+            look_at_running: FEW_RUNNING,
             touched: Vec::new(),
             memory_busy_ns: 0,
             stolen: Vec::new(),
@@ -263,7 +267,8 @@ impl Machine {
         self.pools.forget_unknown(clearing);
         let events = self.events.values();
         events.filter_map(|it| it.point.as_ref()).for_each(|point| point.forget_unknown(clearing));
-        self.schedule.clear_after(known.len());
+        let looked_at = known.len() + self.detector.stretches() + self.pools.free_ranges();
+        self.schedule.clear_after(looked_at + self.events.len());
     }
 
     // Time.

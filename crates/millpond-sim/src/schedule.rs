@@ -43,8 +43,10 @@ pub(crate) struct Schedule {
     ready: BinaryHeap<Reverse<(u64, i32, u64, StreamIndex)>>,
     /// Blocking streams with work that the legacy stream does not wait for yet.
     blocking_with_work: Vec<StreamIndex>,
-    /// Streams whose head waits for a point that has not passed.
-    blocked: Vec<StreamIndex>,
+    /// Streams whose head waits for a point that has not passed, by the number of the point's work.
+    blocked: HashMap<u64, Vec<StreamIndex>>,
+    /// When the last of all work that was taken ends.
+    last_end: u64,
     host_order: Arc<Order>,
     host_version: u64,
     departed: Departed,
@@ -83,7 +85,8 @@ impl Schedule {
             next_seq: 1,
             ready: BinaryHeap::new(),
             blocking_with_work: Vec::new(),
-            blocked: Vec::new(),
+            blocked: HashMap::new(),
+            last_end: 0,
             host_order: Arc::default(),
             host_version: 0,
             departed: Departed { clear_at: FEW_DEPARTED, ..Departed::default() },
@@ -141,8 +144,8 @@ impl Schedule {
         self.departed.count += 1;
         if gone.has_work_for_legacy {
             self.blocking_with_work.retain(|other| *other != stream);
-            let last = Epoch { stream, seq: gone.last_seq };
-            join_shared(&mut self.departed.owed_to_legacy, &gone.order, Some(last));
+            let last = gone.last_touch(stream);
+            join_shared(&mut self.departed.owed_to_legacy, &gone.order, last);
             self.departed.owed_until = self.departed.owed_until.max(gone.idle_at);
         }
         self.state_mut(LEGACY).joined_seq.remove(&stream);
@@ -159,7 +162,7 @@ impl Schedule {
     }
 
     /// Clears what comes before what of streams of which nothing is known any more.
-    pub(crate) fn forget_unknown(&mut self, clearing: &mut Clearing<'_>) {
+    pub(crate) fn forget_unknown(&mut self, clearing: &mut Clearing) {
         for state in self.streams.iter_mut() {
             clearing.clear(&mut state.order);
             for queued in &mut state.queue {
@@ -174,9 +177,9 @@ impl Schedule {
         self.departed.count = 0;
     }
 
-    /// How many streams may go until orders are to be cleared again.
-    pub(crate) fn clear_after(&mut self, known: usize) {
-        self.departed.clear_at = FEW_DEPARTED + known;
+    /// Orders are to be cleared again when as many streams are gone as things had to be looked at: so it costs each stream a little.
+    pub(crate) fn clear_after(&mut self, looked_at: usize) {
+        self.departed.clear_at = FEW_DEPARTED + looked_at;
     }
 
     /// The stream that a handle means to the calling thread.
@@ -222,11 +225,11 @@ impl Schedule {
         self.next_seq - 1
     }
 
-    /// What work queued on the stream now would come after, besides the stream's own.
-    pub(crate) fn covers(&self, stream: StreamIndex, epoch: Epoch) -> bool {
-        epoch.stream == stream
-            || self.state(stream).order.covers(epoch)
-            || self.host_order.covers(epoch)
+    /// Whether work queued on the stream now would come after a point.
+    pub(crate) fn comes_after(&self, stream: StreamIndex, point: &Point) -> bool {
+        let covers =
+            |touched| self.state(stream).order.covers(touched) || self.host_order.covers(touched);
+        point.epoch.stream == stream || point.last_touch().is_none_or(covers)
     }
 
     // Queueing.
@@ -246,7 +249,8 @@ impl Schedule {
     fn push_point(&mut self, stream: StreamIndex, now: u64) -> Arc<Point> {
         self.learn_from_host(stream);
         let epoch = Epoch { stream, seq: self.next_seq };
-        let point = Point::new(epoch, Arc::clone(&self.state(stream).order));
+        let state = self.state(stream);
+        let point = Point::new(epoch, state.last_touch(stream), Arc::clone(&state.order));
         self.push(stream, Work::Record(Arc::clone(&point)), now);
         point
     }
@@ -276,7 +280,7 @@ impl Schedule {
     fn push_wait(&mut self, stream: StreamIndex, point: &Arc<Point>, now: u64) {
         if point.epoch.stream != stream {
             let state = self.state_mut(stream);
-            join_shared(&mut state.order, &point.order(), Some(point.epoch));
+            join_shared(&mut state.order, &point.order(), point.last_touch());
             self.push(stream, Work::Wait(Arc::clone(point)), now);
         }
     }
@@ -292,6 +296,9 @@ impl Schedule {
         self.next_seq += 1;
         let state = self.state_mut(stream);
         state.last_seq = epoch.seq;
+        if work.touches_memory() {
+            state.last_touch_seq = epoch.seq;
+        }
         let order = Arc::clone(&state.order);
         let mut not_before = now.saturating_add(delay);
         if stream == LEGACY {
@@ -371,7 +378,7 @@ impl Schedule {
             match point.passed_at() {
                 Some(passed) => at = at.max(passed),
                 None => {
-                    self.blocked.push(stream);
+                    self.blocked.entry(point.epoch.seq).or_default().push(stream);
                     return;
                 }
             }
@@ -400,11 +407,12 @@ impl Schedule {
         let state = self.state_mut(stream);
         state.idle_at = state.idle_at.max(end);
         let end = state.idle_at;
+        self.last_end = self.last_end.max(end);
         self.offer(stream);
         self.forget_if_done(stream);
         if let Some(point) = passed {
             point.pass(end);
-            for stream in std::mem::take(&mut self.blocked) {
+            for stream in self.blocked.remove(&point.epoch.seq).unwrap_or_default() {
                 self.offer(stream);
             }
         }
@@ -427,23 +435,22 @@ impl Schedule {
     }
 
     pub(crate) fn all_idle_at(&self) -> u64 {
-        let idle_at = self.streams.iter().map(|state| state.idle_at).max();
-        idle_at.unwrap_or(0).max(self.departed.idle_at)
+        self.last_end
     }
 
     // What the host knows.
 
     /// The host has seen the point pass.
     pub(crate) fn host_saw(&mut self, point: &Point) {
-        join_shared(&mut self.host_order, &point.order(), Some(point.epoch));
+        join_shared(&mut self.host_order, &point.order(), point.last_touch());
         self.host_version += 1;
     }
 
     /// The host has seen everything of a stream pass.
     pub(crate) fn host_saw_stream(&mut self, stream: StreamIndex) {
-        let epoch = Epoch { stream, seq: self.state(stream).last_seq };
-        let order = Arc::clone(&self.state(stream).order);
-        join_shared(&mut self.host_order, &order, Some(epoch));
+        let state = self.state(stream);
+        let (last, order) = (state.last_touch(stream), Arc::clone(&state.order));
+        join_shared(&mut self.host_order, &order, last);
         self.host_version += 1;
     }
 

@@ -149,13 +149,18 @@ impl StreamPools {
         (address - start < bytes).then_some((start, bytes))
     }
 
+    /// How many free ranges there are.
+    pub(crate) fn free_ranges(&self) -> usize {
+        self.pools.values().map(|pool| pool.free.len()).sum()
+    }
+
     /// Adds the streams of all frees that somebody may have to wait for.
     pub(crate) fn add_streams_to(&self, known: &mut HashSet<StreamIndex>) {
         known.extend(self.frees().map(|free| free.epoch.stream));
     }
 
     /// Clears what comes before them of streams of which nothing is known any more.
-    pub(crate) fn forget_unknown(&self, clearing: &mut Clearing<'_>) {
+    pub(crate) fn forget_unknown(&self, clearing: &mut Clearing) {
         self.frees().for_each(|free| free.forget_unknown(clearing));
     }
 
@@ -229,7 +234,7 @@ impl StreamPool {
     fn reuse(&self, range: &FreeRange, taker: &Taker<'_>) -> Reuse {
         let in_the_way = range.frees.iter().any(|free| {
             let same_stream = free.epoch.stream == taker.stream;
-            let ordered = self.follow_events && taker.schedule.covers(taker.stream, free.epoch);
+            let ordered = self.follow_events && taker.schedule.comes_after(taker.stream, free);
             let passed = self.opportunistic && free.has_passed_by(taker.now);
             !(same_stream || ordered || passed)
         });

@@ -28,6 +28,8 @@ pub(crate) struct StreamState {
     /// What everything queued from now on comes after, besides the stream's own work.
     pub(crate) order: Arc<Order>,
     pub(crate) last_seq: u64,
+    /// Its last work that touches memory; 0 while there was none.
+    pub(crate) last_touch_seq: u64,
     /// The part of the host's knowledge that `order` has.
     pub(crate) host_version: u64,
     /// The last work of the legacy stream that this one waits for, and the other way round for it.
@@ -48,6 +50,14 @@ pub(crate) struct StreamTable {
     added: u32,
 }
 
+impl StreamState {
+    /// The last work of this stream that touches memory, if there is any. Orders name only such work: streams on which nothing happens but
+    /// events leave them as they are, however many there are.
+    pub(crate) fn last_touch(&self, stream: StreamIndex) -> Option<Epoch> {
+        (self.last_touch_seq > 0).then_some(Epoch { stream, seq: self.last_touch_seq })
+    }
+}
+
 impl StreamTable {
     pub(crate) fn add(&mut self, flags: StreamFlags) -> StreamIndex {
         let place = self.unused.pop().unwrap_or_else(|| {
@@ -66,6 +76,7 @@ impl StreamTable {
             idle_at: 0,
             order: Arc::default(),
             last_seq: 0,
+            last_touch_seq: 0,
             host_version: 0,
             joined_seq: HashMap::new(),
             in_ready: false,
@@ -100,10 +111,6 @@ impl StreamTable {
 
     pub(crate) fn indices(&self) -> impl Iterator<Item = StreamIndex> + '_ {
         self.places.iter().flatten().map(|(stream, _)| *stream)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &StreamState> {
-        self.places.iter().flatten().map(|(_, state)| state)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamState> {

@@ -44,6 +44,8 @@ pub(crate) struct Vmm {
     handles: HashMap<PhysicalHandle, Physical>,
     next_handle: u64,
     held_bytes: u64,
+    /// Handles that were not released, without those that are only mapped.
+    held_handles: usize,
     /// The most handles there may be, to play a process that runs out of descriptors.
     pub(crate) handle_limit: usize,
 }
@@ -55,6 +57,7 @@ impl Vmm {
             handles: HashMap::new(),
             next_handle: first_handle,
             held_bytes: 0,
+            held_handles: 0,
             handle_limit: usize::MAX,
         }
     }
@@ -69,7 +72,7 @@ impl Vmm {
 
     /// Handles that were not released.
     pub(crate) fn handles(&self) -> usize {
-        self.handles.values().filter(|physical| physical.holds > 0).count()
+        self.held_handles
     }
 
     pub(crate) fn has_room_for_a_handle(&self) -> bool {
@@ -140,6 +143,7 @@ impl Vmm {
     pub(crate) fn retain(&mut self, handle: PhysicalHandle) -> Result<(), Refusal> {
         let physical = self.handles.get_mut(&handle).ok_or(NO_SUCH)?;
         physical.holds += 1;
+        self.held_handles += usize::from(physical.holds == 1);
         Ok(())
     }
 
@@ -156,6 +160,7 @@ impl Vmm {
         let physical = Physical { extents, bytes, properties, token, mappings: 0, holds: 1 };
         self.handles.insert(handle, physical);
         self.held_bytes += bytes;
+        self.held_handles += 1;
         handle
     }
 
@@ -175,6 +180,8 @@ impl Vmm {
     pub(crate) fn release(&mut self, handle: PhysicalHandle) -> Result<Gone, Refusal> {
         let physical = self.live(handle)?;
         physical.holds -= 1;
+        let is_last = physical.holds == 0;
+        self.held_handles -= usize::from(is_last);
         let mut gone = Gone::default();
         self.forget_if_gone(handle, &mut gone);
         Ok(gone)

@@ -25,6 +25,11 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    /// Whether it touches memory, so that others may have to come after it. Points and waits only carry order over.
+    pub(crate) fn touches_memory(&self) -> bool {
+        !matches!(self, Work::Record(_) | Work::Wait(_))
+    }
+
     /// How reports name it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -47,6 +52,9 @@ const PENDING: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) epoch: Epoch,
+    /// The last work before it that touches memory, if there is any: what comes after that comes after the point, too, as far as memory
+    /// can tell.
+    last_touch: Option<Epoch>,
     /// What comes before the point in other streams. Behind a lock only so that points can be shared: whoever asks has the
     /// device's.
     order: Mutex<Arc<Order>>,
@@ -55,8 +63,14 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    pub(crate) fn new(epoch: Epoch, order: Arc<Order>) -> Arc<Point> {
-        Arc::new(Point { epoch, order: Mutex::new(order), passed_at: AtomicU64::new(PENDING) })
+    pub(crate) fn new(epoch: Epoch, last_touch: Option<Epoch>, order: Arc<Order>) -> Arc<Point> {
+        let (order, passed_at) = (Mutex::new(order), AtomicU64::new(PENDING));
+        Arc::new(Point { epoch, last_touch, order, passed_at })
+    }
+
+    /// The last work before it that touches memory, if there is any.
+    pub(crate) fn last_touch(&self) -> Option<Epoch> {
+        self.last_touch
     }
 
     /// What comes before the point in other streams.
@@ -65,7 +79,7 @@ impl Point {
     }
 
     /// Clears that of streams of which nothing is known any more.
-    pub(crate) fn forget_unknown(&self, clearing: &mut Clearing<'_>) {
+    pub(crate) fn forget_unknown(&self, clearing: &mut Clearing) {
         clearing.clear(&mut self.order.lock());
     }
 
@@ -83,7 +97,9 @@ impl Point {
     /// Whether it is the other point, or can only pass after it.
     pub(crate) fn comes_after(&self, other: &Point) -> bool {
         let same_stream = self.epoch.stream == other.epoch.stream;
-        same_stream && self.epoch.seq >= other.epoch.seq || self.order.lock().covers(other.epoch)
+        let touched = other.last_touch;
+        same_stream && self.epoch.seq >= other.epoch.seq
+            || touched.is_none_or(|touched| self.order.lock().covers(touched))
     }
 
     pub(crate) fn has_passed_by(&self, now: u64) -> bool {

@@ -12,6 +12,7 @@ mod buddy;
 mod direct;
 mod each_block;
 mod error;
+mod filled_lists;
 mod fixed_size;
 mod frees;
 mod live_blocks;

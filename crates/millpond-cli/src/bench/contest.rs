@@ -1,13 +1,12 @@
 //! Repetitions of all allocators, and what remains of them.
 
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::meter::clock_cost_ns;
 use super::runner::Runner;
 use super::sequence::SEQUENCE_LENGTH;
 use super::workload::Workload;
-use crate::output::progress_bar;
+use crate::output::Progress;
 
 /// Pairs in one repetition: a whole sequence, and so few that some repetitions are undisturbed.
 const PAIRS: usize = SEQUENCE_LENGTH;
@@ -80,7 +79,7 @@ pub(crate) fn hold(
 ) -> (Vec<Outcome>, u32) {
     let clock_ns = clock_cost_ns();
     let rounds = workloads.len() * (1 + effort.repetitions + effort.call_passes);
-    let progress = progress_bar(rounds * entrants.len());
+    let progress = Progress::new(rounds * entrants.len());
     let outcomes = workloads
         .iter()
         .map(|&workload| Outcome {
@@ -99,7 +98,7 @@ fn one_workload(
     entrants: &mut [Entrant],
     effort: Effort,
     clock_ns: u32,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Vec<Option<Figures>> {
     let count = entrants.len();
     let mut pairs = vec![Vec::new(); count];
@@ -112,7 +111,7 @@ fn one_workload(
         for turn in 0..count {
             let who = (round + turn) % count;
             let Entrant { name, runner } = &mut entrants[who];
-            progress.set_message(format!("{} {name}", workload.name()));
+            progress.set_message(&format!("{} {name}", workload.name()));
             progress.inc(1);
             if !can_run[who] {
                 continue;

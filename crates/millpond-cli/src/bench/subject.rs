@@ -34,7 +34,7 @@ pub(crate) trait Subject {
 /// Ends the program: a subject refused, and other threads of the workload may be waiting for this one.
 #[cold]
 pub(crate) fn give_up(subject: &str, reason: &dyn std::fmt::Display) -> ! {
-    eprintln!("millpond: {subject} cannot run this workload: {reason}");
+    crate::output::say(&format!("millpond: {subject} cannot run this workload: {reason}"));
     std::process::exit(1)
 }
 

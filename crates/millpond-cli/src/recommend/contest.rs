@@ -3,13 +3,13 @@
 //! Nothing here is measured on the host: what is recommended must be the same each time.
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use millpond::Stack;
 use millpond::replay::{Bench, Program, Replayed};
 
 use super::candidates::USUAL;
 use super::merit::{Merit, NEAR, by_merit};
 use crate::interrupt;
+use crate::output::Progress;
 use crate::replay::bench::{PAGE_BYTES, smallest_bytes};
 
 /// How many are looked at closely.
@@ -76,7 +76,7 @@ pub(crate) fn hold(
     program: &Program,
     candidates: Vec<Stack>,
     is_limited: bool,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Contest> {
     let duration_us = duration_us(program)?;
     let [first, second] = program.halves()?;
@@ -113,7 +113,7 @@ impl Ground<'_> {
         &self,
         candidates: Vec<Stack>,
         contest: &mut Contest,
-        progress: &ProgressBar,
+        progress: &Progress,
     ) -> Result<Vec<Candidate>> {
         let mut finished = Vec::new();
         let mut seen = Vec::new();
@@ -122,7 +122,7 @@ impl Ground<'_> {
             if interrupt::is_requested() {
                 break;
             }
-            progress.set_message(stack.to_string());
+            progress.set_message(&stack.to_string());
             let replayed = judged(self.bench, &stack, &self.first)?;
             let device_bytes = match smallest {
                 Some(smallest) if !self.fits_nearly(&stack, smallest)? => None,
@@ -157,7 +157,7 @@ impl Ground<'_> {
         &self,
         chosen: Vec<Candidate>,
         contest: &mut Contest,
-        progress: &ProgressBar,
+        progress: &Progress,
     ) -> Result<Vec<Finalist>> {
         let mut finalists: Vec<Finalist> = Vec::new();
         for Candidate { stack, merit } in chosen {
@@ -170,7 +170,7 @@ impl Ground<'_> {
             if !is_wanted {
                 continue;
             }
-            progress.set_message(stack.to_string());
+            progress.set_message(&stack.to_string());
             let held_out = judged(self.bench, &stack, &self.second)?;
             let held_out_device_bytes = self.device_bytes(&stack, &self.second, &held_out)?;
             let held_out = has_finished(&held_out).then_some(held_out);

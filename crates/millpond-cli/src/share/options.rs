@@ -50,7 +50,7 @@ fn priorities() -> impl TypedValueParser<Value = i32> {
 #[derive(Debug, Args)]
 pub(crate) struct Place {
     /// The directory of the daemon's sockets
-    #[arg(long, value_name = "DIR", env = rendezvous::DIRECTORY_VARIABLE)]
+    #[arg(long, value_name = "DIR", env = rendezvous::DIRECTORY_VARIABLE, hide_env_values = true)]
     dir: Option<PathBuf>,
 }
 

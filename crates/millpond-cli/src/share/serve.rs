@@ -1,13 +1,16 @@
 //! `millpond share serve`: the daemon, until it is told to end.
 
-use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
 use millpond_share::daemon::{Audience, Daemon, Given, ONE_CLIENT, Options};
 use millpond_share::policy::{Settings, WhenStuck};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
 use super::options::{ServeOptions, WhenStuckOption};
+use crate::output::say;
 
 pub(crate) fn run(options: &ServeOptions) -> Result<()> {
     let directory = options.place.own_directory();
@@ -32,21 +35,19 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
         metrics_port: options.metrics,
         clients_per_process: ONE_CLIENT,
     })?;
-    let (stop, mut told) = UnixStream::pair().context("cannot listen for Ctrl-C")?;
-    ctrlc::set_handler(move || drop(told.write(&[1]))).context("cannot listen for Ctrl-C")?;
-    // Whether anybody reads it is no reason not to serve.
-    let mut say = std::io::stderr();
-    let _ =
-        writeln!(say, "sharing in {}; run programs with `millpond share run`", directory.display());
+    let listening = "cannot listen for Ctrl-C";
+    let (stop, told) = UnixStream::pair().context(listening)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let told = told.try_clone().context(listening)?;
+        pipe::register(signal, told).context(listening)?;
+    }
+    say(&format!("sharing in {}; run programs with `millpond share run`", directory.display()));
     if let Some(address) = daemon.metrics_address() {
-        let _ = writeln!(say, "metrics at http://{address}/metrics");
+        say(&format!("metrics at http://{address}/metrics"));
     }
     if options.reserve.0 > 0 {
-        let _ = writeln!(
-            say,
-            "of each device {} are kept back, but never more than half",
-            options.reserve
-        );
+        let reserve = options.reserve;
+        say(&format!("of each device {reserve} are kept back, but never more than half"));
     }
     Ok(daemon.run(stop)?)
 }

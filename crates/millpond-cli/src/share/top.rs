@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use millpond_share::control::{DeviceStatus, Line, State, Status};
+use millpond_text::shown_in_line;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -74,7 +75,7 @@ fn is_ended_within(time: Duration) -> Result<bool> {
 }
 
 fn draw_error(frame: &mut Frame<'_>, error: &str) {
-    frame.render_widget(Paragraph::new(error), frame.area());
+    frame.render_widget(Paragraph::new(shown_in_line(error)), frame.area());
 }
 
 fn draw(frame: &mut Frame<'_>, status: &Status) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millpond_share::control::{ClientStatus, DeviceStatus, Mode, State};
+use millpond_text::shown_in_line;
 
 use crate::output::mib;
 
@@ -38,7 +39,7 @@ pub(crate) fn device_line(number: usize, device: &DeviceStatus) -> String {
     };
     format!(
         "{number}: {}, {} MiB{foreign}, {mode}, {:.0} % useful{thrashing}",
-        device.device,
+        shown_in_line(&device.device),
         mib(device.usable_bytes),
         device.useful_share * 100.0
     )
@@ -48,7 +49,7 @@ pub(crate) fn device_line(number: usize, device: &DeviceStatus) -> String {
 pub(crate) fn client_row(client: &ClientStatus) -> [String; CLIENT_COLUMNS.len()] {
     [
         client.pid.to_string(),
-        printable(&client.name),
+        shown_in_line(&client.name).into_owned(),
         state(client.state).to_owned(),
         client.weight.to_string(),
         client.priority.to_string(),
@@ -81,11 +82,6 @@ fn useful(client: &ClientStatus) -> String {
     }
 }
 
-/// Names are the clients' own choice; a terminal is to show them, not to obey them.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +107,7 @@ mod tests {
     #[test]
     fn a_row_says_what_is_where_and_a_name_commands_nothing() {
         let row = client_row(&client());
-        assert_eq!(row[1], "a?[2Jb");
+        assert_eq!(row[1], r"a\u{1b}[2Jb");
         assert_eq!(&row[5..7], ["12288", "1024"]);
         assert_eq!(&row[9..], ["1m 1s", "50 %"]);
     }

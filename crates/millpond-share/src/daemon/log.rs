@@ -5,6 +5,8 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
+use millpond_text::shown;
+
 /// Lines that wait to be written; what comes while there are so many is left out.
 const MOST_WAITING: usize = 256;
 /// Lines at once, and then one after each of these times.
@@ -31,7 +33,7 @@ impl Log {
         let write = move || {
             for line in waiting {
                 // Whether anybody reads is not our concern.
-                let _ = writeln!(std::io::stderr(), "{line}");
+                let _ = writeln!(std::io::stderr(), "{}", shown(&line));
             }
             let _ = done.send(());
         };

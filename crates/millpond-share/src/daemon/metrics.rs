@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use millpond_text::shown;
+
 use crate::control::{ClientStatus, DeviceStatus, Mode, State, Status};
 
 /// The text of a scrape.
@@ -148,7 +150,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 
 /// A label's value: names are the clients' own choice.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    shown(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -159,7 +161,7 @@ mod tests {
     fn names_cannot_make_lines_of_their_own() {
         let client = ClientStatus {
             pid: 7,
-            name: "a\"} 1\nb\\".to_owned(),
+            name: "a\"} 1\nb\\\u{1b}".to_owned(),
             state: State::Running,
             weight: 1,
             priority: 0,
@@ -187,7 +189,7 @@ mod tests {
             clients: vec![client],
         };
         let text = text(&Status { devices: vec![device] });
-        let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1\nb\\"} 1.5"#;
+        let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1\nb\\\\u{1b}"} 1.5"#;
         assert!(text.lines().any(|line| line == held), "{text}");
         assert!(
             text.lines().all(|line| line.starts_with("# ") || line.starts_with("millpond_share_"))

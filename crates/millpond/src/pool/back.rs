@@ -270,7 +270,7 @@ impl Back {
         if wanted.taker.slot == StreamSlot::NOBODY {
             // Only what has passed will do, as far as it can be found out.
             let _ = state.streams.record_all(&self.driver);
-            let _ = state.streams.poll(&self.driver);
+            let _ = state.streams.poll_all(&self.driver);
         }
         let node = avoiding_out_of_reach(|| state.take_in_place(wanted, reach, &self.driver))?;
         Ok(node.map(|node| state.placed(node)))
@@ -361,7 +361,7 @@ impl Back {
     pub(super) fn has_passed(&self, points: &Points, wait: bool) -> bool {
         let asked = match wait {
             true => self.wait_until_passed(|_| vec![points.clone()]),
-            false => self.state.lock().streams.poll(&self.driver),
+            false => self.state.lock().streams.poll_for([points], &self.driver),
         };
         asked.is_ok() && self.state.lock().streams.have_passed(points)
     }
@@ -371,9 +371,10 @@ impl Back {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         loop {
             let mut state = self.state.lock();
-            state.streams.poll(&self.driver)?;
+            let which = which(&state);
+            state.streams.poll_for(&which, &self.driver)?;
             let mut event = Ok(None);
-            for points in which(&state) {
+            for points in which {
                 event = state.streams.event_before(&points, &self.driver);
                 if !matches!(event, Ok(None)) {
                     break;
@@ -420,7 +421,7 @@ impl Back {
     /// Forgets streams that are gone and have nothing left to pass, as far as it can be found out.
     pub(super) fn forget_gone_streams(&self) {
         let mut state = self.state.lock();
-        let _ = state.streams.poll(&self.driver);
+        let _ = state.streams.poll_all(&self.driver);
         state.streams.forget_gone(&self.driver);
     }
 
@@ -438,7 +439,7 @@ impl Back {
     /// Forgets points that nobody has to wait for, as far as it can be found out.
     pub(super) fn forget_needless(&self, points: &mut Points) {
         let mut state = self.state.lock();
-        let _ = state.streams.poll(&self.driver);
+        let _ = state.streams.poll_for([&*points], &self.driver);
         state.streams.forget_needless(points);
     }
 

@@ -1,7 +1,7 @@
 //! Moments in streams after which memory may be used again.
 
 /// A stream, as the pool numbers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamSlot(pub(super) u32);
 
 impl StreamSlot {
@@ -25,9 +25,16 @@ pub(super) struct Points {
     more: Option<Box<More>>,
 }
 
-/// The points of other streams: at least one.
+/// The points of other streams, at least one, by stream: two lists become one in a single pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct More(Vec<Point>);
+struct More {
+    points: Vec<Point>,
+    /// How many there may be until it is worth looking which are needless.
+    look_at: usize,
+}
+
+/// Points among which it is always worth looking which are needless.
+pub(super) const FEW_POINTS: usize = 16;
 
 impl Default for Points {
     #[inline]
@@ -80,7 +87,7 @@ impl Points {
 
     #[inline]
     fn more(&self) -> &[Point] {
-        self.more.as_ref().map_or(&[], |more| &more.0)
+        self.more.as_ref().map_or(&[], |more| &more.points)
     }
 
     #[inline]
@@ -96,11 +103,16 @@ impl Points {
     }
 
     fn add_to_more(&mut self, point: Point) {
-        let more = &mut self.more.get_or_insert_with(|| Box::new(More(Vec::new()))).0;
-        match more.iter_mut().find(|old| old.stream == point.stream) {
-            Some(old) => old.number = old.number.max(point.number),
-            None => more.push(point),
+        let more = &mut self.more_mut().points;
+        match more.binary_search_by_key(&point.stream, |old| old.stream) {
+            Ok(at) => more[at].number = more[at].number.max(point.number),
+            Err(at) => more.insert(at, point),
         }
+    }
+
+    fn more_mut(&mut self) -> &mut More {
+        let none = || Box::new(More { points: Vec::new(), look_at: FEW_POINTS });
+        self.more.get_or_insert_with(none)
     }
 
     #[inline]
@@ -118,37 +130,67 @@ impl Points {
             *self = other;
         } else if !other.is_empty() {
             self.add(other.first);
-            other.more().iter().for_each(|point| self.add(*point));
+            self.add_all(other.more());
         }
     }
 
-    /// Forgets points that are needless beside the others, where there are several.
+    /// Adds points that are sorted by stream.
+    fn add_all(&mut self, others: &[Point]) {
+        let first = self.first.stream;
+        if let Ok(at) = others.binary_search_by_key(&first, |point| point.stream) {
+            self.first.number = self.first.number.max(others[at].number);
+        }
+        let mut others = others.iter().filter(|point| point.stream != first).copied().peekable();
+        if others.peek().is_none() {
+            return;
+        }
+        let more = self.more_mut();
+        let mut own = std::mem::take(&mut more.points).into_iter().peekable();
+        loop {
+            let (a, b) = (own.peek(), others.peek());
+            let is_own = match (a, b) {
+                (Some(a), Some(b)) => a.stream <= b.stream,
+                (a, _) => a.is_some(),
+            };
+            let next = if is_own { own.next() } else { others.next() };
+            let Some(next) = next else { break };
+            match more.points.last_mut() {
+                Some(last) if last.stream == next.stream => {
+                    last.number = last.number.max(next.number);
+                }
+                _ => more.points.push(next),
+            }
+        }
+    }
+
+    /// Forgets points that are needless beside the others, where there are several: `forget` takes them out of a list that is sorted by
+    /// stream. Where there are many, only when they have become twice as many since the last time.
     #[inline]
-    pub(super) fn forget_where(&mut self, is_needless: impl Fn(Point, &[Point]) -> bool) {
+    pub(super) fn forget_where(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
         if self.more.is_some() {
-            self.forget_of_several(is_needless);
+            self.forget_of_several(forget);
         }
     }
 
     #[inline(never)]
-    fn forget_of_several(&mut self, is_needless: impl Fn(Point, &[Point]) -> bool) {
-        let Some(more) = self.more.take() else { return };
-        let mut points = more.0;
-        points.push(self.first);
-        let mut place = 0;
-        while let Some(&point) = points.get(place) {
-            if is_needless(point, &points) {
-                points.swap_remove(place);
-            } else {
-                place += 1;
-            }
+    fn forget_of_several(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
+        let Some(more) = &mut self.more else { return };
+        let count = more.points.len() + 1;
+        if count > FEW_POINTS && count < more.look_at {
+            return;
         }
+        let mut points = std::mem::take(&mut more.points);
+        let place = points.partition_point(|point| point.stream < self.first.stream);
+        points.insert(place, self.first);
+        forget(&mut points);
+        debug_assert!(points.is_sorted_by_key(|point| point.stream));
         *self = match points.pop() {
             Some(first) => Points::of(first),
             None => Points::default(),
         };
         if !points.is_empty() {
-            self.more = Some(Box::new(More(points)));
+            let look_at = 2 * (points.len() + 1);
+            self.more = Some(Box::new(More { points, look_at }));
         }
     }
 

@@ -15,13 +15,15 @@ pub(super) use self::events::is_out_of_reach;
 pub(super) use self::settling::Settle;
 use self::state::StreamState;
 use super::numbers::Numbers;
-use super::points::{Point, Points, StreamSlot};
+use super::points::{FEW_POINTS, Point, Points, StreamSlot};
 use crate::driver::{Driver, Event, Stream, StreamEpoch, StreamId};
 
 /// Events kept for the next time.
 const MOST_SPARE_EVENTS: usize = 32;
 /// Events of a stream after which it is worth asking which have passed.
 const MOST_RECORDED: usize = 32;
+/// Streams that are asked at a time what of them has passed, besides those that matter.
+const MOST_POLLED: usize = 64;
 /// Waits of a stream after which it is worth asking which are for what has passed.
 const MOST_WAITED: usize = 64;
 /// Streams among which none is looked for that is gone.
@@ -44,6 +46,8 @@ pub(super) struct Streams {
     /// Streams that have events, and streams that have points without one: few, however many streams there were.
     with_events: BTreeSet<StreamSlot>,
     unrecorded: BTreeSet<StreamSlot>,
+    /// Whose turn it is to be asked what has passed.
+    polled_next: StreamSlot,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
     /// Threads that wait for an event at the moment.
@@ -197,9 +201,38 @@ impl Streams {
     /// leaves a point, and whoever takes it next would wait for them all.
     #[inline]
     pub(super) fn forget_needless(&self, points: &mut Points) {
-        points.forget_where(|point, all| {
-            self.has_passed(point) || all.iter().any(|later| self.comes_after(*later, point))
+        points.forget_where(|all| {
+            all.retain(|point| !self.has_passed(*point));
+            if all.len() > FEW_POINTS {
+                return self.forget_of_many(all);
+            }
+            let mut place = 0;
+            while let Some(&point) = all.get(place) {
+                if all.iter().any(|later| self.comes_after(*later, point)) {
+                    all.remove(place);
+                } else {
+                    place += 1;
+                }
+            }
         });
+    }
+
+    /// Forgets points that another comes after, by what each stream has waited for: to hold each against each takes too long.
+    fn forget_of_many(&self, all: &mut Vec<Point>) {
+        let mut needless = vec![false; all.len()];
+        for later in &*all {
+            let Some(state) = self.known(later.stream) else { continue };
+            for stream in state.waited.keys() {
+                let place = all.binary_search_by_key(stream, |point| point.stream);
+                if let Ok(place) = place
+                    && self.comes_after(*later, all[place])
+                {
+                    needless[place] = true;
+                }
+            }
+        }
+        let mut needless = needless.into_iter();
+        all.retain(|_| !needless.next().expect("as many"));
     }
 
     /// Whether the stream is being captured or not is known now.

@@ -122,14 +122,16 @@ impl BestFit {
         handle: Stream,
     ) -> Result<Option<RangeId>, AllocError> {
         let driver = &self.upstream.driver;
-        for other in state.lists.others(taker) {
+        let mut from = StreamSlot::FIRST;
+        while let Some(other) = state.lists.other_from(from, taker) {
             if let Some(range) = state.lists.best_fit(other, bytes) {
                 let newest = state.ordered.newest(other);
                 state.ordered.order(newest, taker, handle, driver)?;
                 return Ok(Some(range));
             }
+            from = other.next();
         }
-        for other in state.lists.others(taker) {
+        while let Some(other) = state.lists.other_from(StreamSlot::FIRST, taker) {
             let newest = state.ordered.newest(other);
             state.ordered.order(newest, taker, handle, driver)?;
             state.lists.merge(other, taker);

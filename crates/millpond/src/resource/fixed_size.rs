@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::filled_lists::FilledLists;
 use super::live_blocks::LiveBlocks;
 use super::ordered::{Ordered, StreamSlot};
 use super::upstream::Upstream;
@@ -47,6 +48,7 @@ pub struct FixedSize {
 struct State {
     /// By stream.
     free: Vec<VecDeque<DevicePtr>>,
+    filled: FilledLists,
     live: LiveBlocks<()>,
     ordered: Ordered,
     chunks: BTreeMap<DevicePtr, usize>,
@@ -81,6 +83,7 @@ impl FixedSize {
         let upstream = Upstream::new(upstream);
         let state = State {
             free: Vec::new(),
+            filled: FilledLists::default(),
             live: LiveBlocks::default(),
             ordered: Ordered::new(&upstream.driver),
             chunks: BTreeMap::new(),
@@ -108,12 +111,13 @@ impl FixedSize {
         handle: Stream,
     ) -> Result<(), AllocError> {
         let driver = &self.upstream.driver;
-        let other = state.free.iter().position(|blocks| !blocks.is_empty());
-        if let Some(other) = other {
-            let newest = state.ordered.newest(StreamSlot::at(other));
+        let State { free, filled, .. } = state;
+        let is_empty = |slot: StreamSlot| free[slot.index()].is_empty();
+        if let Some(other) = filled.first_from(StreamSlot::FIRST, is_empty) {
+            let newest = state.ordered.newest(other);
             state.ordered.order(newest, taker, handle, driver)?;
-            let block = state.free[other].pop_front().expect("is not empty");
-            state.free[taker.index()].push_back(block);
+            let block = state.free[other.index()].pop_front().expect("is not empty");
+            state.give(taker, [block]);
             return Ok(());
         }
         let FixedSizeConfig { block_bytes, blocks_per_chunk } = self.config;
@@ -124,7 +128,7 @@ impl FixedSize {
         })?;
         state.chunks.insert(chunk, block_bytes * blocks_per_chunk);
         let blocks = (0..blocks_per_chunk).map(|number| chunk.offset(number * block_bytes));
-        state.free[taker.index()].extend(blocks);
+        state.give(taker, blocks);
         // What upstream has given belongs to this point of the stream, as far as others are concerned.
         state.ordered.point(taker, handle, driver);
         Ok(())
@@ -138,6 +142,12 @@ impl State {
             self.free.resize_with(slot.index() + 1, VecDeque::new);
         }
         &mut self.free[slot.index()]
+    }
+
+    /// Blocks become free in a stream's list.
+    fn give(&mut self, slot: StreamSlot, blocks: impl IntoIterator<Item = DevicePtr>) {
+        self.of(slot).extend(blocks);
+        self.filled.add(slot);
     }
 
     /// Chunks in which nothing is live, with their sizes.
@@ -179,7 +189,7 @@ impl Resource for FixedSize {
         let slot = state.ordered.slot(stream, &self.upstream.driver)?;
         state.live.take(ptr, bytes)?;
         state.ordered.point(slot, stream, &self.upstream.driver);
-        state.of(slot).push_back(ptr);
+        state.give(slot, [ptr]);
         Ok(())
     }
 
@@ -195,13 +205,20 @@ impl Resource for FixedSize {
         let state = &mut *self.state.lock();
         let before = self.upstream.reserved_bytes();
         if state.ordered.wait_for_all(&self.upstream.driver).is_ok() {
-            for (chunk, bytes) in state.unused_chunks(self.config.block_bytes) {
-                if self.upstream.give(chunk, bytes, Stream::LEGACY).is_ok() {
-                    let is_left = |block: &DevicePtr| !(chunk..chunk.offset(bytes)).contains(block);
-                    state.free.iter_mut().for_each(|blocks| blocks.retain(is_left));
-                    state.chunks.remove(&chunk);
+            let unused = state.unused_chunks(self.config.block_bytes).into_iter();
+            let given = unused.filter(|(chunk, bytes)| {
+                let is_given = self.upstream.give(*chunk, *bytes, Stream::LEGACY).is_ok();
+                if is_given {
+                    state.chunks.remove(chunk);
                 }
-            }
+                is_given
+            });
+            let given: BTreeMap<DevicePtr, usize> = given.collect();
+            let is_left = |block: &DevicePtr| {
+                let before = given.range(..=*block).next_back();
+                !before.is_some_and(|(chunk, bytes)| *block < chunk.offset(*bytes))
+            };
+            state.free.iter_mut().for_each(|blocks| blocks.retain(is_left));
         }
         state.ordered.poll(&self.upstream.driver);
         self.upstream.trim();

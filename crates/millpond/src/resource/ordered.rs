@@ -3,7 +3,7 @@
 //! Every stream has one event, which stands for its newest free, as in RMM's stream-ordered resources. A free is a
 //! number of its stream. While a resource has seen one stream only, nothing is recorded: a stream orders itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::driver::{Driver, DriverResult, Event, EventTiming, Stream, StreamEpoch, StreamId};
@@ -16,6 +16,12 @@ const MANY: usize = 32;
 pub(super) struct StreamSlot(u32);
 
 impl StreamSlot {
+    pub(super) const FIRST: StreamSlot = StreamSlot(0);
+
+    pub(super) const fn next(self) -> StreamSlot {
+        StreamSlot(self.0 + 1)
+    }
+
     pub(super) const fn at(index: usize) -> StreamSlot {
         StreamSlot(index as u32)
     }
@@ -44,8 +50,8 @@ struct StreamState {
     /// All frees up to this one are known to have run.
     passed: u64,
     event: Option<Event>,
-    /// Other streams' frees that this stream comes after, because it has waited for them.
-    comes_after: Vec<Point>,
+    /// Other streams' frees that this stream comes after, because it has waited for them: of each the newest.
+    comes_after: BTreeMap<StreamSlot, u64>,
 }
 
 /// The streams that a resource has seen.
@@ -135,7 +141,7 @@ impl Ordered {
             }
             None => {
                 let (newest, recorded, passed, event) = (0, 0, 0, None);
-                let comes_after = Vec::new();
+                let comes_after = BTreeMap::new();
                 let state =
                     StreamState { id, handle, newest, recorded, passed, event, comes_after };
                 self.streams.push(state);
@@ -225,10 +231,10 @@ impl Ordered {
     /// Whether work of `taker` comes after a point by itself, as far as is known.
     #[inline]
     fn comes_after(&self, taker: StreamSlot, point: Point) -> bool {
-        let covers = |known: &Point| known.slot == point.slot && known.number >= point.number;
+        let known = || self.streams[taker.index()].comes_after.get(&point.slot);
         point.slot == taker
             || self.has_passed(point)
-            || self.streams[taker.index()].comes_after.iter().any(covers)
+            || known().is_some_and(|known| *known >= point.number)
     }
 
     /// Makes later work of `taker` come after a point.
@@ -262,11 +268,7 @@ impl Ordered {
         let StreamState { event, recorded, .. } = self.streams[point.slot.index()];
         driver.wait_event(handle, event.expect("what is recorded has an event"))?;
         // The event stands for the stream's newest free, and so for all before it.
-        let known = &mut self.streams[taker.index()].comes_after;
-        match known.iter_mut().find(|known| known.slot == point.slot) {
-            Some(known) => known.number = recorded,
-            None => known.push(Point { slot: point.slot, number: recorded }),
-        }
+        self.streams[taker.index()].comes_after.insert(point.slot, recorded);
         Ok(())
     }
 

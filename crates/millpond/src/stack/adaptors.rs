@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use millpond_text::shown;
+
 use super::entry::{AdaptorEntry, Kind, MakeError, OptionSpec};
 use crate::adaptor::{
     Aligned, Budget, Ledger, Limit, OnFailure, Prefetch, Statistics, Trace, TraceLog, Track,
@@ -117,6 +119,6 @@ fn report(ledger: &Ledger) {
     let text = ledger.report();
     if !text.is_empty() {
         // Where nobody reads standard error, nobody can be told.
-        let _ = write!(std::io::stderr(), "millpond: {text}");
+        let _ = write!(std::io::stderr(), "millpond: {}", shown(&text));
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use millpond_text::shown_in_line;
 use parking_lot::{Condvar, Mutex};
 
 use super::last_words::{self, this_thread};
@@ -242,7 +243,8 @@ impl Shared {
         queue.failure = Some(failure.clone());
         drop(queue);
         // Where nobody reads standard error, nobody can be told.
-        let _ = writeln!(io::stderr(), "millpond: {failure}");
+        let failure = failure.to_string();
+        let _ = writeln!(io::stderr(), "millpond: {}", shown_in_line(&failure));
     }
 }
 

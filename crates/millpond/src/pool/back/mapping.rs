@@ -260,7 +260,7 @@ impl Back {
         }
         if !self.has_pages() {
             let freed = self.free_chunks();
-            let _ = self.state.lock().streams.poll(&self.driver);
+            let _ = self.state.lock().streams.poll_all(&self.driver);
             return freed;
         }
         let mut state = self.state.lock();
@@ -277,7 +277,7 @@ impl Back {
         let _ = self.unmap_left(Wait::Yes);
         let released = self.release_loose(most);
         // Only to be rid of events; what cannot be asked now is asked later.
-        let _ = self.state.lock().streams.poll(&self.driver);
+        let _ = self.state.lock().streams.poll_all(&self.driver);
         released
     }
 
@@ -294,7 +294,7 @@ impl Back {
             let _mapping = self.mapping.lock();
             let mut state = self.state.lock();
             let _ = state.streams.record_all(&self.driver);
-            let _ = state.streams.poll(&self.driver);
+            let _ = state.streams.poll_all(&self.driver);
             let step = state.pages_above_keeping(self.page_bytes).min(PAGES_AT_A_TIME);
             let passed = |state: &State, points: &Points| state.streams.have_passed(points);
             let spare = state.take_spare(step, self.page_bytes, since, passed);
@@ -355,7 +355,7 @@ impl Back {
         let _mapping = self.mapping.lock();
         let mut state = self.state.lock();
         let _ = state.streams.record_all(&self.driver);
-        let _ = state.streams.poll(&self.driver);
+        let _ = state.streams.poll_all(&self.driver);
         let most = most.min(state.pages_above_keeping(self.page_bytes));
         let passed = |state: &State, points: &Points| state.streams.have_passed(points);
         let (now, loose) = (state.pages.now(), state.loose.len());
@@ -390,7 +390,7 @@ impl Back {
         if state.leaving.is_empty() {
             return Ok(());
         }
-        state.streams.poll(&self.driver)?;
+        state.streams.poll_for(state.leaving.iter().map(|left| &left.points), &self.driver)?;
         let leaving = std::mem::take(&mut state.leaving);
         let (done, mut staying): (Vec<_>, Vec<_>) =
             leaving.into_iter().partition(|left| state.streams.have_passed(&left.points));

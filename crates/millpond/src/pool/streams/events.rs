@@ -1,11 +1,13 @@
 //! Events that stand for the points of a stream.
 
-use super::{MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
+use std::collections::BTreeSet;
+
+use super::{MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
 use crate::driver::{
     Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
     RelaxedCalls, Stream,
 };
-use crate::pool::points::{Point, StreamSlot};
+use crate::pool::points::{Point, Points, StreamSlot};
 
 /// Whether an error says that a stream's points cannot be waited for with an event. It is known of the stream then, and memory that
 /// would have to wait for it [cannot serve](Streams::can_serve) others.
@@ -166,14 +168,42 @@ impl Streams {
         }
     }
 
-    /// Finds out which points have passed meanwhile, without waiting.
-    pub(in crate::pool) fn poll(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+    /// Finds out which points of all streams have passed meanwhile, without waiting.
+    pub(in crate::pool) fn poll_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        self.poll_some(usize::MAX, driver)
+    }
+
+    /// Finds out which of these points have passed meanwhile, without waiting. Also of some other streams, in turn: of all, unless they are
+    /// many, because a call must not take the longer the more streams there are.
+    pub(in crate::pool) fn poll_for<'p>(
+        &mut self,
+        points: impl IntoIterator<Item = &'p Points>,
+        driver: &dyn Driver,
+    ) -> DriverResult<()> {
+        self.poll_some(MOST_POLLED, driver)?;
+        let left = points.into_iter().flat_map(Points::iter).map(|point| point.stream);
+        let left: BTreeSet<StreamSlot> =
+            left.filter(|stream| self.with_events.contains(stream)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let _relaxed = RelaxedCalls::enter(driver);
+        left.into_iter().try_for_each(|stream| self.poll_stream(stream, driver))
+    }
+
+    fn poll_some(&mut self, most: usize, driver: &dyn Driver) -> DriverResult<()> {
         if self.with_events.is_empty() && self.spare_events.len() <= MOST_SPARE_EVENTS {
             return Ok(());
         }
         let _relaxed = RelaxedCalls::enter(driver);
-        for slot in self.with_events.iter().copied().collect::<Vec<_>>() {
-            self.poll_stream(slot, driver)?;
+        let next = self.polled_next;
+        let in_turn = self.with_events.range(next..).chain(self.with_events.range(..next));
+        let polled: Vec<StreamSlot> = in_turn.take(most).copied().collect();
+        for slot in &polled {
+            self.poll_stream(*slot, driver)?;
+        }
+        if let Some(last) = polled.last() {
+            self.polled_next = StreamSlot(last.0.wrapping_add(1));
         }
         // A thread that waits for an event does so without the lock.
         while self.spare_events.len() > MOST_SPARE_EVENTS && self.waiting == 0 {

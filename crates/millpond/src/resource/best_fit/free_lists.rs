@@ -2,6 +2,7 @@
 //!
 //! Addresses only; nothing here knows memory or streams' work.
 
+use super::super::filled_lists::FilledLists;
 use super::super::ordered::StreamSlot;
 use super::super::treap::Treap;
 use super::size_index::SizeIndex;
@@ -30,6 +31,7 @@ pub(super) struct FreeLists {
     ranges: Vec<Range>,
     unused_ids: Vec<RangeId>,
     lists: Vec<SizeIndex>,
+    filled: FilledLists,
     /// The nodes of all lists, by range.
     trees: Treap<u128, false>,
 }
@@ -102,10 +104,11 @@ impl FreeLists {
         }
     }
 
-    /// The streams other than `slot` that have something free.
-    pub(super) fn others(&self, slot: StreamSlot) -> Vec<StreamSlot> {
-        let filled = self.lists.iter().enumerate().filter(|(_, list)| !list.is_empty());
-        filled.map(|(index, _)| StreamSlot::at(index)).filter(|other| *other != slot).collect()
+    /// The first stream from `from` on, other than `slot`, that has something free.
+    pub(super) fn other_from(&mut self, from: StreamSlot, slot: StreamSlot) -> Option<StreamSlot> {
+        let is_empty = |slot: StreamSlot| self.lists[slot.index()].is_empty();
+        let other = self.filled.first_from(from, is_empty)?;
+        if other == slot { self.filled.first_from(other.next(), is_empty) } else { Some(other) }
     }
 
     /// Whether nothing is live in the upstream block that begins with this range.
@@ -167,6 +170,7 @@ impl FreeLists {
     fn enlist(&mut self, id: RangeId) {
         let Range { start, bytes, list, .. } = self.ranges[id.0 as usize];
         self.lists[list as usize].insert(&mut self.trees, id.0, bytes, start);
+        self.filled.add(StreamSlot::at(list as usize));
     }
 
     fn unlist(&mut self, id: RangeId) {
@@ -212,10 +216,10 @@ mod tests {
         lists.give(first, ONE);
         lists.give(second, TWO);
         assert_eq!(lists.best_fit(TWO, 0x900), None, "the other half is another stream's");
-        assert_eq!(lists.others(ONE), [TWO]);
+        assert_eq!(lists.other_from(ONE, ONE), Some(TWO));
         lists.merge(TWO, ONE);
         assert!(lists.is_unused(first));
-        assert_eq!((lists.others(ONE), lists.largest_free()), (vec![], 0x1000));
+        assert_eq!((lists.other_from(ONE, ONE), lists.largest_free()), (None, 0x1000));
         lists.remove_all(first);
         assert_eq!(taken(&mut lists, ONE, 0x1000).1, 0x11000);
     }
