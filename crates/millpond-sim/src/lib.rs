@@ -78,7 +78,7 @@ pub use driver::FORKED_CODE;
 pub use exports::ExportToken;
 pub use fault_plan::{Fault, INJECTED_CODE};
 pub use gpu::{FaultModel, SimGpu, SimOptions};
-pub use inspect::{Allocation, AllocationKind};
+pub use inspect::{Allocation, AllocationKind, EventCapture, GraphNode, NodeKind};
 pub use joining::Joined;
 pub use machine::DEVICE_LOST_CODE;
 pub use own_board::ManagedTraffic;

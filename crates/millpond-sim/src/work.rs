@@ -12,13 +12,40 @@ use crate::order::{Clearing, Epoch, Order};
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Kernel(Arc<Kernel>),
-    Copy { dst: DevicePtr, src: DevicePtr, bytes: usize },
-    CopyIn { dst: DevicePtr, data: Arc<[u8]> },
-    CopyOut { src: DevicePtr, bytes: usize },
-    Memset { dst: DevicePtr, value: u8, bytes: usize },
-    Prefetch { ptr: DevicePtr, bytes: usize, to: Location },
-    PoolAlloc { ptr: DevicePtr, bytes: usize },
-    PoolFree { ptr: DevicePtr, bytes: usize },
+    Copy {
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+    },
+    CopyIn {
+        dst: DevicePtr,
+        data: Arc<[u8]>,
+    },
+    CopyOut {
+        src: DevicePtr,
+        bytes: usize,
+    },
+    Memset {
+        dst: DevicePtr,
+        value: u8,
+        bytes: usize,
+    },
+    Prefetch {
+        ptr: DevicePtr,
+        bytes: usize,
+        to: Location,
+    },
+    PoolAlloc {
+        ptr: DevicePtr,
+        bytes: usize,
+    },
+    PoolFree {
+        ptr: DevicePtr,
+        bytes: usize,
+    },
+    /// A graph's own memory comes or goes. That changes nothing here: who made the graph keeps it.
+    GraphAlloc,
+    GraphFree,
     Record(Arc<Point>),
     Wait(Arc<Point>),
     Graph(Arc<[Work]>),
@@ -34,6 +61,8 @@ impl Work {
             Work::Prefetch { .. } => "prefetch",
             Work::PoolAlloc { .. } => "alloc_async",
             Work::PoolFree { .. } => "free_async",
+            Work::GraphAlloc => "graph alloc",
+            Work::GraphFree => "graph free",
             Work::Record(_) => "record_event",
             Work::Wait(_) => "wait_event",
             Work::Graph(_) => "graph",

@@ -31,6 +31,11 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T: Copy> Out<T> {
+    /// A result that is not wanted.
+    pub(crate) fn null() -> Out<T> {
+        Out(std::ptr::null_mut())
+    }
+
     /// Whether the caller does not want this result.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
