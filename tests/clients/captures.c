@@ -260,6 +260,60 @@ static void captured_events_stand_for_nothing(void) {
     OK(cuEventDestroy(outside));
 }
 
+static void add_one(void *data) { *(int *)data += 1; }
+
+/* Functions of the host are called by every launch, in their places. */
+static void host_functions_are_called_by_every_launch(void) {
+    CUstream stream = new_stream();
+    CUdeviceptr memory;
+    int calls = 0;
+    unsigned char bytes[2];
+    OK(cuMemAlloc(&memory, 2));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemsetD8Async(memory, 1, 1, stream));
+    OK(cuLaunchHostFunc(stream, add_one, &calls));
+    OK(cuMemsetD8Async(memory + 1, 2, 1, stream));
+    OK(cuLaunchHostFunc(stream, add_one, &calls));
+    CUgraph graph = end(stream);
+    CUgraphNode nodes[4];
+    CUgraphNodeType type;
+    size_t room = 4;
+    OK(cuGraphGetNodes(graph, nodes, &room));
+    OK(cuGraphNodeGetType(nodes[1], &type));
+    HOLDS(room == 4 && type == CU_GRAPH_NODE_TYPE_HOST && calls == 0);
+    CUgraphExec executable = ready(graph, 0);
+    for (int i = 1; i <= 3; i++) {
+        OK(cuMemsetD8(memory, 0, 2));
+        OK(cuGraphLaunch(executable, stream));
+        OK(cuStreamSynchronize(stream));
+        OK(cuMemcpyDtoH(bytes, memory, 2));
+        HOLDS(calls == 2 * i && bytes[0] == 1 && bytes[1] == 2);
+    }
+    OK(cuGraphExecDestroy(executable));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFree(memory));
+    OK(cuStreamDestroy(stream));
+}
+
+/* What keeps a capture from ending in a graph is told by the number. */
+static void why_a_capture_does_not_end(void) {
+    CUstream a = new_stream(), b = new_stream();
+    CUevent event = new_event();
+    CUdeviceptr memory;
+    CUgraph none;
+    OK(cuMemAlloc(&memory, 64));
+    OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecord(event, a));
+    OK(cuStreamWaitEvent(b, event, 0));
+    OK(cuMemsetD8Async(memory, 1, 64, b));
+    REFUSED(cuStreamEndCapture(b, &none), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    REFUSED(cuStreamEndCapture(a, &none), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    OK(cuMemFree(memory));
+    OK(cuStreamDestroy(a));
+    OK(cuStreamDestroy(b));
+    OK(cuEventDestroy(event));
+}
+
 static void flags_are_checked_and_results_written(void) {
     CUstream stream = new_stream();
     CUgraphExec executable;
@@ -309,6 +363,8 @@ int main(void) {
     what_a_launch_allocates_is_there_until_it_is_freed();
     graphs_come_and_go();
     captured_events_stand_for_nothing();
+    host_functions_are_called_by_every_launch();
+    why_a_capture_does_not_end();
     flags_are_checked_and_results_written();
     what_is_made_by_hand_is_not_supported();
     OK(cuDevicePrimaryCtxRelease(device));

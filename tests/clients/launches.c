@@ -76,6 +76,9 @@ static void launches_keep_to_what_the_code_says(void) {
     OK(cuOccupancyAvailableDynamicSMemPerBlock(&four, plain, 4, 32));
     int all;
     OK(cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0));
+    size_t usual;
+    OK(cuOccupancyAvailableDynamicSMemPerBlock(&usual, bounded, 1, 32));
+    HOLDS(usual == (48 << 10) - 4096);
     HOLDS(one == (size_t)most && four > 0 && 4 * four <= (size_t)all);
     int blocks, fewer;
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 32, 0));

@@ -4,6 +4,7 @@
 //! branches that were captured on different streams beside each other; this model does not.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
@@ -27,6 +28,19 @@ struct Capture {
     /// For each stream, the nodes that its next one comes after.
     ends: HashMap<StreamIndex, Vec<usize>>,
     invalidated: bool,
+}
+
+/// Why a capture does not end in a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// It began on another stream, and goes on.
+    OtherStream,
+    /// It began in another thread, and goes on.
+    OtherThread,
+    /// Something was asked of it that cannot be captured.
+    Spoiled,
+    /// Work of another stream was not joined.
+    Unjoined,
 }
 
 /// A point of a capture: the stream that it was recorded on, and the nodes that come before it.
@@ -148,18 +162,34 @@ impl Captures {
         Ok(())
     }
 
+    /// Why a capture could not be ended on a stream.
+    pub(crate) fn unfinished(&self, stream: StreamIndex) -> Option<Unfinished> {
+        let capture = &self.active[self.by_stream.get(&stream)?];
+        let elsewhere = capture.thread != std::thread::current().id();
+        if capture.origin != stream {
+            Some(Unfinished::OtherStream)
+        } else if capture.mode != CaptureMode::Relaxed && elsewhere {
+            Some(Unfinished::OtherThread)
+        } else if capture.invalidated {
+            Some(Unfinished::Spoiled)
+        } else if !capture.unjoined.is_empty() {
+            Some(Unfinished::Unjoined)
+        } else {
+            None
+        }
+    }
+
     pub(crate) fn end(&mut self, stream: StreamIndex) -> Result<Graph, DriverErrorKind> {
         let id = *self.by_stream.get(&stream).ok_or(DriverErrorKind::InvalidValue)?;
-        let capture = &self.active[&id];
-        if capture.origin != stream {
-            return Err(DriverErrorKind::InvalidValue);
-        }
-        if capture.mode != CaptureMode::Relaxed && capture.thread != std::thread::current().id() {
-            return Err(DriverErrorKind::CaptureUnsupported);
+        let unfinished = self.unfinished(stream);
+        match unfinished {
+            Some(Unfinished::OtherStream) => return Err(DriverErrorKind::InvalidValue),
+            Some(Unfinished::OtherThread) => return Err(DriverErrorKind::CaptureUnsupported),
+            Some(Unfinished::Spoiled | Unfinished::Unjoined) | None => {}
         }
         let capture = self.active.remove(&id).expect("just found");
         self.by_stream.retain(|_, of| *of != id);
-        if capture.invalidated || !capture.unjoined.is_empty() {
+        if unfinished.is_some() {
             return Err(DriverErrorKind::CaptureInvalidated);
         }
         self.next_id += 1;
@@ -280,6 +310,11 @@ impl Captures {
 
     pub(crate) fn graph(&self, graph: Graph) -> Option<Arc<[Work]>> {
         self.graphs.get(&graph).map(|graph| Arc::clone(&graph.work))
+    }
+
+    /// The work of some of a graph's nodes, one after the other.
+    pub(crate) fn graph_part(&self, graph: Graph, nodes: Range<usize>) -> Option<Arc<[Work]>> {
+        self.graphs.get(&graph)?.work.get(nodes).map(Arc::from)
     }
 
     /// The nodes that each node of a graph comes directly after.

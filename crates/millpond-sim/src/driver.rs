@@ -170,6 +170,26 @@ impl Machine {
     }
 }
 
+impl SimGpu {
+    /// Launches some of a graph's nodes, those that were captured one after the other.
+    ///
+    /// # Errors
+    /// As for launching the graph, or it has no such nodes.
+    pub fn launch_graph_part(
+        &self,
+        graph: Graph,
+        nodes: std::ops::Range<usize>,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        let call = Call::LaunchGraph;
+        let mut machine = self.enter(call)?;
+        let Some(work) = machine.captures.graph_part(graph, nodes) else {
+            return error(call, DriverErrorKind::InvalidHandle, "no such graph");
+        };
+        machine.submit_graph(call, stream, work)
+    }
+}
+
 impl Driver for SimGpu {
     fn device(&self) -> &DeviceInfo {
         &self.info

@@ -9,9 +9,10 @@ use millpond::driver::{
 };
 
 use crate::address_space::RegionKind;
+use crate::captures::Unfinished;
 use crate::gpu::SimGpu;
 use crate::machine::Machine;
-use crate::work::Work;
+use crate::work::{GraphMark, Work};
 
 /// One piece of memory, as whoever allocated it knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub enum NodeKind {
     Alloc,
     /// It ends memory of a graph.
     Free,
+    /// A function of the host is called.
+    HostCall,
     /// It does something else: managed memory moves.
     Other,
 }
@@ -58,8 +61,9 @@ fn node_kind(work: &Work) -> NodeKind {
         Work::Copy { .. } | Work::CopyIn { .. } | Work::CopyOut { .. } => NodeKind::Copy,
         Work::Memset { .. } => NodeKind::Memset,
         Work::Graph(_) => NodeKind::Graph,
-        Work::GraphAlloc => NodeKind::Alloc,
-        Work::GraphFree => NodeKind::Free,
+        Work::Mark(GraphMark::Alloc) => NodeKind::Alloc,
+        Work::Mark(GraphMark::Free) => NodeKind::Free,
+        Work::Mark(GraphMark::HostCall) => NodeKind::HostCall,
         Work::Prefetch { .. }
         | Work::PoolAlloc { .. }
         | Work::PoolFree { .. }
@@ -180,15 +184,22 @@ impl SimGpu {
         machine.captures.ends(index)
     }
 
-    /// Records in a stream that is being captured that memory of the graph to be comes, or goes.
+    /// Marks a place in a stream that is being captured: it is a node of the graph to be.
     ///
     /// # Errors
     /// The stream is not being captured, or its capture was spoiled.
-    pub fn capture_graph_memory(&self, stream: Stream, comes: bool) -> Result<(), DriverErrorKind> {
+    pub fn capture_mark(&self, stream: Stream, mark: GraphMark) -> Result<(), DriverErrorKind> {
         let mut machine = self.machine.lock();
         let index = machine.schedule.find(stream).ok_or(DriverErrorKind::InvalidHandle)?;
-        let work = if comes { Work::GraphAlloc } else { Work::GraphFree };
-        machine.captures.record(index, work)
+        machine.captures.record(index, Work::Mark(mark))
+    }
+
+    /// Why the capture that a stream is in could not be ended there by this thread. `None`: nothing stands in the way, or the stream
+    /// is in no capture.
+    pub fn unfinished(&self, stream: Stream) -> Option<Unfinished> {
+        let mut machine = self.machine.lock();
+        let index = machine.schedule.find(stream)?;
+        machine.captures.unfinished(index)
     }
 
     /// Whether an event was last recorded in a capture, and that capture's id while it is under way.

@@ -72,6 +72,7 @@ mod vmm;
 mod work;
 
 pub use broker::{JoinError, SharedName, Sharing};
+pub use captures::Unfinished;
 pub use clock::SimClock;
 pub use detector::{Access, Finding};
 pub use driver::FORKED_CODE;
@@ -85,3 +86,4 @@ pub use own_board::ManagedTraffic;
 pub use profile::{Figure, Profile, ProfileError};
 pub use replay_ground::SimGround;
 pub use schedule::RunOrder;
+pub use work::GraphMark;

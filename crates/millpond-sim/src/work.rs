@@ -8,6 +8,17 @@ use parking_lot::Mutex;
 
 use crate::order::{Clearing, Epoch, Order};
 
+/// What happens at a marked place of a graph. Who made the graph sees to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraphMark {
+    /// Memory of the graph comes into being.
+    Alloc,
+    /// Memory of a graph ends.
+    Free,
+    /// A function of the host is called.
+    HostCall,
+}
+
 /// One piece of work.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
@@ -43,9 +54,8 @@ pub(crate) enum Work {
         ptr: DevicePtr,
         bytes: usize,
     },
-    /// A graph's own memory comes or goes. That changes nothing here: who made the graph keeps it.
-    GraphAlloc,
-    GraphFree,
+    /// A place in a graph where something happens that the device has no part in.
+    Mark(GraphMark),
     Record(Arc<Point>),
     Wait(Arc<Point>),
     Graph(Arc<[Work]>),
@@ -61,8 +71,7 @@ impl Work {
             Work::Prefetch { .. } => "prefetch",
             Work::PoolAlloc { .. } => "alloc_async",
             Work::PoolFree { .. } => "free_async",
-            Work::GraphAlloc => "graph alloc",
-            Work::GraphFree => "graph free",
+            Work::Mark(_) => "mark",
             Work::Record(_) => "record_event",
             Work::Wait(_) => "wait_event",
             Work::Graph(_) => "graph",

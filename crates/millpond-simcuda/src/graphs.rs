@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millpond::driver::{CaptureId, DevicePtr, Driver, Graph};
+use millpond::driver::{CaptureId, DevicePtr, Driver, Graph, Stream};
 use millpond_sim::{GraphNode, SimGpu};
 use parking_lot::{Mutex, RwLock};
 
 use crate::code_number::{Answer, Code};
 use crate::device::Device;
 use crate::graph_memory::{GraphMemory, LaunchedMemory};
+use crate::host_calls;
+use crate::raw_pointers::UserData;
 
 /// Flags of an executable graph.
 pub(crate) const AUTO_FREE_ON_LAUNCH: u64 = 1;
@@ -28,6 +30,28 @@ pub(crate) struct Recorded {
     memory: Vec<Arc<GraphMemory>>,
     /// What is freed in it.
     freed: Vec<DevicePtr>,
+    /// Functions of the host that it calls, in the order of the nodes that do so.
+    host_calls: Vec<GraphHostCall>,
+}
+
+/// A function of the host that every launch of a graph calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GraphHostCall {
+    pub(crate) function: extern "C" fn(UserData),
+    pub(crate) data: UserData,
+}
+
+impl GraphHostCall {
+    /// Has a stream call it now, after everything queued so far.
+    pub(crate) fn queue(self, device: &Device, stream: Stream) -> Answer {
+        let call = move |code| {
+            // As documented it is not called once the device is lost.
+            if code == Code::SUCCESS {
+                (self.function)(self.data);
+            }
+        };
+        host_calls::queue(device, stream, Box::new(call))
+    }
 }
 
 impl Drop for Recorded {
@@ -40,6 +64,10 @@ impl Drop for Recorded {
 impl Recorded {
     pub(crate) fn nodes(&self) -> Vec<GraphNode> {
         self.gpu.graph_nodes(self.graph).unwrap_or_default()
+    }
+
+    pub(crate) fn host_calls(&self) -> &[GraphHostCall] {
+        &self.host_calls
     }
 
     fn frees(&self, ptr: DevicePtr) -> bool {
@@ -65,6 +93,7 @@ struct Recording {
     graph: u64,
     memory: Vec<Arc<GraphMemory>>,
     freed: Vec<DevicePtr>,
+    host_calls: Vec<GraphHostCall>,
     /// What a program was told last that comes before the next node. It may read that until it asks again.
     told: Told,
 }
@@ -112,6 +141,7 @@ impl Graphs {
             graph: self.next_handle(),
             memory: Vec::new(),
             freed: Vec::new(),
+            host_calls: Vec::new(),
             told: Told::default(),
         };
         self.recording.lock().insert(capture, recording);
@@ -127,6 +157,7 @@ impl Graphs {
             graph,
             memory: ended.memory,
             freed: ended.freed,
+            host_calls: ended.host_calls,
         };
         self.graphs.write().insert(ended.graph, Arc::new(recorded));
         ended.graph
@@ -168,6 +199,13 @@ impl Graphs {
         };
         recording.freed.push(ptr);
         true
+    }
+
+    /// What is being recorded calls a function of the host.
+    pub(crate) fn call_in(&self, capture: CaptureId, call: GraphHostCall) -> Answer {
+        let mut recording = self.recording.lock();
+        recording.get_mut(&capture).ok_or(Code::INVALID_VALUE)?.host_calls.push(call);
+        Ok(())
     }
 
     /// Whether memory is a graph's, of what is being recorded, or was allocated by a launch.

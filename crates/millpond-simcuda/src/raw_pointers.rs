@@ -287,6 +287,8 @@ pub(crate) struct UserData(*mut c_void);
 
 // SAFETY: it is only carried from the thread that queues a function to the one that calls it, which is what it is for.
 unsafe impl Send for UserData {}
+// SAFETY: as above; threads that see it together only copy it.
+unsafe impl Sync for UserData {}
 
 /// A function of the program, to be called with what it asked for.
 #[derive(Clone, Copy, Debug)]

@@ -91,6 +91,18 @@ fn visible_devices() {
     assert!(all.starts_with("0: 3 0@") && all.ends_with("; 0: 3\n"), "{all}");
 }
 
+/// Also of one byte each on a device that has not so many pages, and of whole pages on one that has.
+#[test]
+fn a_hundred_thousand_allocations_of_every_kind() {
+    let Some(program) = compile("many_allocations.c", "many_allocations", &["-lcuda"]) else {
+        return;
+    };
+    let small = succeeds(&mut simcuda::program(&program, "capacity=512MiB"));
+    assert!(small.ends_with("all is well\n"), "{small}");
+    let large = succeeds(simcuda::program(&program, "capacity=256GiB").arg("mapped"));
+    assert!(large.ends_with("all is well\n"), "{large}");
+}
+
 /// On a device of its own, and on a shared one, whose name is another one each time.
 #[test]
 fn careless() {

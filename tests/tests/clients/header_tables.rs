@@ -151,3 +151,10 @@ fn every_code_of_the_runtime_has_its_name_and_a_text() {
         assert!(said == name && !text.is_empty(), "{name}: {answer}");
     }
 }
+
+#[test]
+fn properties_of_a_device_are_its_attributes() {
+    let flags = ["-l:libcudart.so.12"];
+    let Some(program) = c_program::compile("properties.c", "properties", &flags) else { return };
+    assert_eq!(succeeds(&mut simcuda::program(program, "")), "all is well\n");
+}

@@ -1,6 +1,7 @@
 //! Recording work instead of running it.
 
 use millpond::driver::{CaptureId, CaptureMode, CaptureState, Driver, Stream};
+use millpond_sim::Unfinished;
 
 use crate::code_number::{Answer, Code};
 use crate::entry::entries;
@@ -80,6 +81,7 @@ entries! {
         let current = current()?;
         let (device, stream) = current.stream(handle, NULL_STREAM)?;
         let capture = device.gpu.capture_id(stream);
+        let unfinished = device.gpu.unfinished(stream);
         let ended = device.gpu.end_capture(stream);
         let mut handle = 0;
         // One that was asked to end elsewhere than it began goes on.
@@ -87,7 +89,16 @@ entries! {
             handle = current.world.graphs.end(capture, device, ended.as_ref().ok().copied());
         }
         graph.set(handle)?;
-        Ok(ended.map(drop)?)
+        match (ended, unfinished) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(why)) => Err(match why {
+                Unfinished::OtherStream => Code::STREAM_CAPTURE_UNMATCHED,
+                Unfinished::OtherThread => Code::STREAM_CAPTURE_WRONG_THREAD,
+                Unfinished::Spoiled => Code::STREAM_CAPTURE_INVALIDATED,
+                Unfinished::Unjoined => Code::STREAM_CAPTURE_UNJOINED,
+            }),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 
     fn cuStreamIsCapturing / cuStreamIsCapturing_ptsz(handle: u64, status: Out<i32>) {

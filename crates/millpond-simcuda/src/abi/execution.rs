@@ -118,7 +118,7 @@ fn name(out: Out<*const c_char>, function: u64) -> Answer {
 
 fn parameter(function: u64, index: usize, offset: Out<usize>, size: Out<usize>) -> Answer {
     offset.check()?;
-    let function = world()?.library.function(function)?;
+    let function = current()?.world.library.function(function)?;
     let known = function.kernel.parameters.as_ref().ok_or(Code::NOT_SUPPORTED)?;
     let parameter = known.get(index).ok_or(Code::INVALID_VALUE)?;
     offset.set(parameter.offset)?;

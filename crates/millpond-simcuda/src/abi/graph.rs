@@ -2,13 +2,15 @@
 //! supported.
 
 use std::ffi::{c_char, c_void};
+use std::ops::Range;
 
-use millpond::driver::{Driver, Stream};
+use millpond::driver::{CaptureState, Driver, Stream};
 use millpond_sim::NodeKind;
 
 use crate::code_number::{Answer, Code};
+use crate::device::Device;
 use crate::entry::entries;
-use crate::graphs::{AUTO_FREE_ON_LAUNCH, node_handle};
+use crate::graphs::{AUTO_FREE_ON_LAUNCH, GraphHostCall, Recorded, node_handle};
 use crate::layouts::InstantiateParameters;
 use crate::raw_pointers::{Out, write_host};
 use crate::world::{current, world};
@@ -65,9 +67,46 @@ fn launch(executable: u64, handle: u64, null: Stream) -> Answer {
         return Err(Code::INVALID_VALUE);
     }
     graphs.check_memory(&executable)?;
-    device.gpu.launch_graph(recorded.graph, stream)?;
+    match recorded.host_calls() {
+        [] => device.gpu.launch_graph(recorded.graph, stream)?,
+        calls => launch_with_calls(recorded, calls, device, stream)?,
+    }
     graphs.launched(recorded);
     Ok(())
+}
+
+/// What comes after a function of the host is queued once that has returned, as on any stream.
+fn launch_with_calls(
+    recorded: &Recorded,
+    calls: &[GraphHostCall],
+    device: &Device,
+    stream: Stream,
+) -> Answer {
+    if device.gpu.capture_state(stream)? != CaptureState::None {
+        return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+    }
+    let nodes = recorded.nodes();
+    let mut next = 0;
+    let calling = nodes.iter().enumerate().filter(|(_, node)| node.kind == NodeKind::HostCall);
+    for ((number, _), call) in calling.zip(calls) {
+        launch_part(recorded, next..number, device, stream)?;
+        call.queue(device, stream)?;
+        next = number + 1;
+    }
+    launch_part(recorded, next..nodes.len(), device, stream)
+}
+
+fn launch_part(
+    recorded: &Recorded,
+    nodes: Range<usize>,
+    device: &Device,
+    stream: Stream,
+) -> Answer {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    device.host_calls.wait_for(&device.gpu, stream);
+    Ok(device.gpu.launch_graph_part(recorded.graph, nodes, stream)?)
 }
 
 /// `CUgraphNodeType`. What CUDA has no type for is shown as a node that does nothing.
@@ -76,6 +115,7 @@ fn type_of(kind: NodeKind) -> i32 {
         NodeKind::Kernel => 0,
         NodeKind::Copy => 1,
         NodeKind::Memset => 2,
+        NodeKind::HostCall => 3,
         NodeKind::Graph => 4,
         NodeKind::Other => 5,
         NodeKind::Alloc => 10,

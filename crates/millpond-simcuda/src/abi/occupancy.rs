@@ -2,10 +2,8 @@
 
 use std::ffi::c_void;
 
-use crate::attributes::{
-    MOST_BLOCKS, SHARED_BYTES_PER_BLOCK_OPT_IN, SHARED_BYTES_PER_MULTIPROCESSOR,
-    SHARED_BYTES_RESERVED,
-};
+use super::execution::dynamic_shared_bytes;
+use crate::attributes::{MOST_BLOCKS, SHARED_BYTES_PER_MULTIPROCESSOR, SHARED_BYTES_RESERVED};
 use crate::code::Function;
 use crate::code_number::{Answer, Code};
 use crate::device::Device;
@@ -105,7 +103,7 @@ entries! {
         potential_block(grid, block, function, shared, limit)
     }
 
-    /// What each of so many blocks can have of a multiprocessor's shared memory.
+    /// What each of so many blocks can have of a multiprocessor's shared memory, and a launch may ask for.
     fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, function: u64, count: i32, block: i32) {
         bytes.check()?;
         let current = current()?;
@@ -114,6 +112,6 @@ entries! {
         let own = function.kernel.needs.shared_bytes as usize;
         let part = (SHARED_BYTES_PER_MULTIPROCESSOR / count).saturating_sub(SHARED_BYTES_RESERVED + own);
         let fit = blocks(current.device, &function, size(block)?, 0) >= count;
-        bytes.set(if fit { part.min(SHARED_BYTES_PER_BLOCK_OPT_IN.saturating_sub(own)) } else { 0 })
+        bytes.set(if fit { part.min(dynamic_shared_bytes(&function)) } else { 0 })
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use millpond::driver::{
     CaptureState, DevicePtr, Driver, DriverPool, PoolAttribute, PoolProperties, Stream,
 };
-use millpond_sim::AllocationKind;
+use millpond_sim::{AllocationKind, GraphMark};
 
 use crate::code_number::{Answer, Code};
 use crate::context::Owned;
@@ -60,7 +60,7 @@ fn allocate(out: Out<u64>, bytes: usize, pool: Option<u64>, stream: u64, null: S
     }
     if let CaptureState::Active(capture) = capture {
         let ptr = current.world.graphs.allocate(capture, device, bytes)?;
-        device.gpu.capture_graph_memory(stream, true)?;
+        device.gpu.capture_mark(stream, GraphMark::Alloc)?;
         return out.set(ptr.0);
     }
     let ptr =
@@ -84,7 +84,7 @@ entries! {
         if let CaptureState::Active(capture) = device.gpu.capture_state(stream)?
             && graphs.free_in(capture, DevicePtr(ptr))
         {
-            return Ok(device.gpu.capture_graph_memory(stream, false)?);
+            return Ok(device.gpu.capture_mark(stream, GraphMark::Free)?);
         }
         if graphs.have(DevicePtr(ptr)) {
             let freed = graphs.memory.free(DevicePtr(ptr));

@@ -3,14 +3,16 @@
 use std::ffi::c_void;
 
 use millpond::driver::{
-    DevicePtr, Driver, DriverError, DriverErrorKind, Event, Kernel, Stream, StreamFlags,
+    CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind, Event, Kernel, Stream,
+    StreamFlags,
 };
-use millpond_sim::EventCapture;
+use millpond_sim::{EventCapture, GraphMark};
 
 use crate::code_number::{Answer, Code};
 use crate::context::Owned;
 use crate::device::Device;
 use crate::entry::entries;
+use crate::graphs::GraphHostCall;
 use crate::host_calls;
 use crate::raw_pointers::{Callback, Out, StreamCallback, UserData};
 use crate::streams::StreamInfo;
@@ -167,16 +169,12 @@ entries! {
         let (device, stream) = current()?.stream_at_once(handle, NULL_STREAM)?;
         let Callback(function) = callback;
         let function = function.ok_or(Code::INVALID_VALUE)?;
-        // As documented it is not called once the device is lost.
-        host_calls::queue(
-            device,
-            stream,
-            Box::new(move |code| {
-                if code == Code::SUCCESS {
-                    function(data);
-                }
-            }),
-        )
+        let call = GraphHostCall { function, data };
+        if let CaptureState::Active(capture) = device.gpu.capture_state(stream)? {
+            device.gpu.capture_mark(stream, GraphMark::HostCall)?;
+            return current()?.world.graphs.call_in(capture, call);
+        }
+        call.queue(device, stream)
     }
 
     fn cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(handle: u64, ptr: u64, value: u32, _flags: u32) {
