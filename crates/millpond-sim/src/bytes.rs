@@ -73,9 +73,10 @@ impl Arena {
     }
 }
 
-/// How much managed memory, and how much pinned memory, a device of some capacity has addresses for.
+/// How much managed memory, and how much pinned memory, a device of some capacity has addresses for. However small the device is,
+/// there are addresses for half a million allocations of the smallest size: what each takes of them is far more than its bytes.
 pub(crate) fn arena_bytes(device_bytes: u64) -> u64 {
-    (4 * device_bytes).max(1 << 30)
+    (4 * device_bytes).max(32 << 30)
 }
 
 fn map_lazily(bytes: u64) -> Option<MmapMut> {

@@ -4,6 +4,7 @@
 //! branches that were captured on different streams beside each other; this model does not.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
@@ -21,10 +22,46 @@ struct Capture {
     thread: ThreadId,
     /// Streams with work that nothing leads back to the origin yet.
     unjoined: HashSet<StreamIndex>,
-    /// Events that stand for points of the capture, and the stream of each.
-    events: HashMap<Event, StreamIndex>,
-    work: Vec<Work>,
+    /// Events that stand for points of the capture.
+    events: HashMap<Event, CapturedPoint>,
+    nodes: Vec<GraphNode>,
+    /// For each stream, the nodes that its next one comes after.
+    ends: HashMap<StreamIndex, Vec<usize>>,
     invalidated: bool,
+}
+
+/// Why a capture does not end in a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// It began on another stream, and goes on.
+    OtherStream,
+    /// It began in another thread, and goes on.
+    OtherThread,
+    /// Something was asked of it that cannot be captured.
+    Spoiled,
+    /// Work of another stream was not joined.
+    Unjoined,
+}
+
+/// A point of a capture: the stream that it was recorded on, and the nodes that come before it.
+#[derive(Debug)]
+struct CapturedPoint {
+    stream: StreamIndex,
+    after: Vec<usize>,
+}
+
+/// A piece of work in a graph, and the nodes that it comes directly after.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphNode {
+    pub(crate) work: Work,
+    pub(crate) after: Vec<usize>,
+}
+
+/// A graph: its work in the order it runs in, and what comes after what in it.
+#[derive(Clone, Debug)]
+struct CapturedGraph {
+    work: Arc<[Work]>,
+    after: Arc<[Vec<usize>]>,
 }
 
 /// Captures under way, by id, and finished graphs. A stream is in at most one capture.
@@ -32,7 +69,7 @@ struct Capture {
 pub(crate) struct Captures {
     active: HashMap<CaptureId, Capture>,
     by_stream: HashMap<StreamIndex, CaptureId>,
-    graphs: HashMap<Graph, Arc<[Work]>>,
+    graphs: HashMap<Graph, CapturedGraph>,
     /// Of threads whose mode is not the default.
     modes: PerThread<CaptureMode>,
     next_id: u64,
@@ -84,6 +121,11 @@ impl Captures {
         }
     }
 
+    /// The capture that a stream is in.
+    pub(crate) fn id(&self, stream: StreamIndex) -> Option<CaptureId> {
+        self.by_stream.get(&stream).copied()
+    }
+
     pub(crate) fn is_capturing(&self, stream: StreamIndex) -> bool {
         !self.by_stream.is_empty() && self.by_stream.contains_key(&stream)
     }
@@ -112,30 +154,49 @@ impl Captures {
                 thread: std::thread::current().id(),
                 unjoined: HashSet::new(),
                 events: HashMap::new(),
-                work: Vec::new(),
+                nodes: Vec::new(),
+                ends: HashMap::new(),
                 invalidated: false,
             },
         );
         Ok(())
     }
 
+    /// Why a capture could not be ended on a stream.
+    pub(crate) fn unfinished(&self, stream: StreamIndex) -> Option<Unfinished> {
+        let capture = &self.active[self.by_stream.get(&stream)?];
+        let elsewhere = capture.thread != std::thread::current().id();
+        if capture.origin != stream {
+            Some(Unfinished::OtherStream)
+        } else if capture.mode != CaptureMode::Relaxed && elsewhere {
+            Some(Unfinished::OtherThread)
+        } else if capture.invalidated {
+            Some(Unfinished::Spoiled)
+        } else if !capture.unjoined.is_empty() {
+            Some(Unfinished::Unjoined)
+        } else {
+            None
+        }
+    }
+
     pub(crate) fn end(&mut self, stream: StreamIndex) -> Result<Graph, DriverErrorKind> {
         let id = *self.by_stream.get(&stream).ok_or(DriverErrorKind::InvalidValue)?;
-        let capture = &self.active[&id];
-        if capture.origin != stream {
-            return Err(DriverErrorKind::InvalidValue);
-        }
-        if capture.mode != CaptureMode::Relaxed && capture.thread != std::thread::current().id() {
-            return Err(DriverErrorKind::CaptureUnsupported);
+        let unfinished = self.unfinished(stream);
+        match unfinished {
+            Some(Unfinished::OtherStream) => return Err(DriverErrorKind::InvalidValue),
+            Some(Unfinished::OtherThread) => return Err(DriverErrorKind::CaptureUnsupported),
+            Some(Unfinished::Spoiled | Unfinished::Unjoined) | None => {}
         }
         let capture = self.active.remove(&id).expect("just found");
         self.by_stream.retain(|_, of| *of != id);
-        if capture.invalidated || !capture.unjoined.is_empty() {
+        if unfinished.is_some() {
             return Err(DriverErrorKind::CaptureInvalidated);
         }
         self.next_id += 1;
         let graph = Graph(self.next_id);
-        self.graphs.insert(graph, capture.work.into());
+        let (work, after): (Vec<_>, Vec<_>) =
+            capture.nodes.into_iter().map(|node| (node.work, node.after)).unzip();
+        self.graphs.insert(graph, CapturedGraph { work: work.into(), after: after.into() });
         Ok(graph)
     }
 
@@ -149,8 +210,16 @@ impl Captures {
         if stream != capture.origin {
             capture.unjoined.insert(stream);
         }
-        capture.work.push(work);
+        let node = capture.nodes.len();
+        let after = capture.ends.insert(stream, vec![node]).unwrap_or_default();
+        capture.nodes.push(GraphNode { work, after });
         Ok(())
+    }
+
+    /// The nodes that the next work of a captured stream comes after.
+    pub(crate) fn ends(&self, stream: StreamIndex) -> Option<Vec<usize>> {
+        let capture = &self.active[self.by_stream.get(&stream)?];
+        Some(capture.ends.get(&stream).cloned().unwrap_or_default())
     }
 
     fn capture_of(&mut self, stream: StreamIndex) -> Result<&mut Capture, DriverErrorKind> {
@@ -167,7 +236,9 @@ impl Captures {
     ) -> Result<(), DriverErrorKind> {
         self.capture_of(stream)?;
         self.forget_event(event);
-        self.capture_of(stream)?.events.insert(event, stream);
+        let capture = self.capture_of(stream)?;
+        let after = capture.ends.get(&stream).cloned().unwrap_or_default();
+        capture.events.insert(event, CapturedPoint { stream, after });
         Ok(())
     }
 
@@ -178,8 +249,10 @@ impl Captures {
         }
     }
 
-    pub(crate) fn has_event(&self, event: Event) -> bool {
-        self.active.values().any(|capture| capture.events.contains_key(&event))
+    /// The capture under way that an event stands for a point of.
+    pub(crate) fn capture_of_event(&self, event: Event) -> Option<CaptureId> {
+        let has_it = |(_, capture): &(&CaptureId, &Capture)| capture.events.contains_key(&event);
+        self.active.iter().find(has_it).map(|(id, _)| *id)
     }
 
     /// A stream that waits for a captured event joins that capture; what the event stands for is then joined
@@ -190,11 +263,7 @@ impl Captures {
         event: Event,
     ) -> Result<bool, DriverErrorKind> {
         let of_stream = self.by_stream.get(&stream).copied();
-        let of_event = self
-            .active
-            .iter()
-            .find(|(_, capture)| capture.events.contains_key(&event))
-            .map(|(id, _)| *id);
+        let of_event = self.capture_of_event(event);
         let id = match (of_stream, of_event) {
             (None, None) => return Ok(false),
             (None, Some(_)) if stream == LEGACY => return self.spoil(&[of_event]),
@@ -204,10 +273,11 @@ impl Captures {
             _ => return self.spoil(&[of_stream, of_event]),
         };
         let capture = self.active.get_mut(&id).expect("just found");
-        let recorded_on = capture.events[&event];
-        if recorded_on != stream {
-            capture.unjoined.remove(&recorded_on);
+        let point = &capture.events[&event];
+        if point.stream != stream {
+            capture.unjoined.remove(&point.stream);
         }
+        join(capture.ends.entry(stream).or_default(), &point.after);
         if stream != capture.origin {
             capture.unjoined.insert(stream);
         }
@@ -239,10 +309,29 @@ impl Captures {
     }
 
     pub(crate) fn graph(&self, graph: Graph) -> Option<Arc<[Work]>> {
-        self.graphs.get(&graph).cloned()
+        self.graphs.get(&graph).map(|graph| Arc::clone(&graph.work))
+    }
+
+    /// The work of some of a graph's nodes, one after the other.
+    pub(crate) fn graph_part(&self, graph: Graph, nodes: Range<usize>) -> Option<Arc<[Work]>> {
+        self.graphs.get(&graph)?.work.get(nodes).map(Arc::from)
+    }
+
+    /// The nodes that each node of a graph comes directly after.
+    pub(crate) fn graph_dependencies(&self, graph: Graph) -> Option<Arc<[Vec<usize>]>> {
+        self.graphs.get(&graph).map(|graph| Arc::clone(&graph.after))
     }
 
     pub(crate) fn destroy_graph(&mut self, graph: Graph) -> bool {
         self.graphs.remove(&graph).is_some()
+    }
+}
+
+/// Adds nodes to a list that has each once.
+fn join(nodes: &mut Vec<usize>, others: &[usize]) {
+    for other in others {
+        if !nodes.contains(other) {
+            nodes.push(*other);
+        }
     }
 }

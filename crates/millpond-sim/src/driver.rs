@@ -102,10 +102,12 @@ impl Machine {
 
     /// The point an event stands for, if the host may ask about it.
     fn point_of(&mut self, call: Call, event: Event) -> DriverResult<Option<Arc<Point>>> {
-        if self.captures.has_event(event) {
-            return error(call, DriverErrorKind::CaptureUnsupported, "the event is in a capture");
+        let state = self.event(call, event)?;
+        if state.is_captured {
+            let detail = "the event was last recorded in a capture";
+            return error(call, DriverErrorKind::CaptureUnsupported, detail);
         }
-        Ok(self.event(call, event)?.point.clone())
+        Ok(state.point.clone())
     }
 
     /// What can be freed at an address: its kind and size.
@@ -165,6 +167,26 @@ impl Machine {
         self.detector.forget(place.physical(), bytes.next_multiple_of(SMALL_HOST_ALIGN));
         self.give_host_memory(HostMemory::Managed, start);
         self.managed_bytes -= bytes;
+    }
+}
+
+impl SimGpu {
+    /// Launches some of a graph's nodes, those that were captured one after the other.
+    ///
+    /// # Errors
+    /// As for launching the graph, or it has no such nodes.
+    pub fn launch_graph_part(
+        &self,
+        graph: Graph,
+        nodes: std::ops::Range<usize>,
+        stream: Stream,
+    ) -> DriverResult<()> {
+        let call = Call::LaunchGraph;
+        let mut machine = self.enter(call)?;
+        let Some(work) = machine.captures.graph_part(graph, nodes) else {
+            return error(call, DriverErrorKind::InvalidHandle, "no such graph");
+        };
+        machine.submit_graph(call, stream, work)
     }
 }
 
@@ -659,7 +681,7 @@ impl Driver for SimGpu {
         machine.next_event += 1;
         let event = Event(machine.next_event);
         let timing = timing == EventTiming::Enabled;
-        machine.events.insert(event, EventState { point: None, timing });
+        machine.events.insert(event, EventState { point: None, timing, is_captured: false });
         Ok(event)
     }
 
@@ -678,13 +700,16 @@ impl Driver for SimGpu {
         let index = machine.stream(call, stream)?;
         if machine.captures.is_capturing(index) {
             let recorded = machine.captures.record_event(index, event);
-            return recorded.map_err(|kind| DriverError::new(call, kind));
+            recorded.map_err(|kind| DriverError::new(call, kind))?;
+            machine.event(call, event)?.is_captured = true;
+            return Ok(());
         }
         machine.check_legacy(call, index)?;
         machine.captures.forget_event(event);
         let now = machine.now_ns;
         let point = machine.schedule.enqueue_point(index, now);
-        machine.event(call, event)?.point = Some(point);
+        let state = machine.event(call, event)?;
+        (state.point, state.is_captured) = (Some(point), false);
         machine.run_until_now();
         Ok(())
     }
@@ -720,7 +745,7 @@ impl Driver for SimGpu {
             return Ok(());
         }
         machine.check_legacy(call, index)?;
-        if let Some(point) = machine.event(call, event)?.point.clone() {
+        if let Some(point) = machine.point_of(call, event)? {
             let now = machine.now_ns;
             machine.schedule.enqueue_wait(index, &point, now);
             machine.run_until_now();
@@ -733,8 +758,9 @@ impl Driver for SimGpu {
         let mut machine = self.enter(call)?;
         let mut times = [0; 2];
         for (time, event) in times.iter_mut().zip([start, end]) {
-            let state = machine.event(call, event)?;
-            let Some(point) = state.point.clone().filter(|_| state.timing) else {
+            let point = machine.point_of(call, event)?;
+            let has_timing = machine.event(call, event)?.timing;
+            let Some(point) = point.filter(|_| has_timing) else {
                 return error(call, DriverErrorKind::InvalidHandle, "no time was recorded");
             };
             machine.run_until_now();

@@ -54,7 +54,7 @@ impl Machine {
 
     fn perform(&mut self, work: &Work, mut actor: Actor) -> Result<u64, Lost> {
         match work {
-            Work::Record(_) | Work::Wait(_) => Ok(actor.at),
+            Work::Record(_) | Work::Wait(_) | Work::Mark(_) => Ok(actor.at),
             Work::Kernel(kernel) => self.run_kernel(kernel, &actor),
             Work::Copy { dst, src, bytes } => self.run_copy(*dst, *src, *bytes, &actor),
             Work::CopyIn { dst, data } => {

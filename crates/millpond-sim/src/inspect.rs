@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millpond::driver::{
-    DevicePtr, DriverErrorKind, Graph, PhysicalHandle, PhysicalProperties, Stream,
+    CaptureId, DevicePtr, DriverErrorKind, Event, Graph, PhysicalHandle, PhysicalProperties, Stream,
 };
 
 use crate::address_space::RegionKind;
+use crate::captures::Unfinished;
 use crate::gpu::SimGpu;
 use crate::machine::Machine;
+use crate::work::{GraphMark, Work};
 
 /// One piece of memory, as whoever allocated it knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,64 @@ pub struct Allocation {
     pub bytes: usize,
     /// How it came about.
     pub kind: AllocationKind,
+}
+
+/// A node of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphNode {
+    /// What it does.
+    pub kind: NodeKind,
+    /// The nodes that it comes directly after, by their place in the graph.
+    pub after: Vec<usize>,
+}
+
+/// What a node of a graph does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// It launches a kernel.
+    Kernel,
+    /// It copies.
+    Copy,
+    /// It sets bytes.
+    Memset,
+    /// It runs another graph.
+    Graph,
+    /// It brings memory of the graph into being.
+    Alloc,
+    /// It ends memory of a graph.
+    Free,
+    /// A function of the host is called.
+    HostCall,
+    /// It does something else: managed memory moves.
+    Other,
+}
+
+fn node_kind(work: &Work) -> NodeKind {
+    match work {
+        Work::Kernel(_) => NodeKind::Kernel,
+        Work::Copy { .. } | Work::CopyIn { .. } | Work::CopyOut { .. } => NodeKind::Copy,
+        Work::Memset { .. } => NodeKind::Memset,
+        Work::Graph(_) => NodeKind::Graph,
+        Work::Mark(GraphMark::Alloc) => NodeKind::Alloc,
+        Work::Mark(GraphMark::Free) => NodeKind::Free,
+        Work::Mark(GraphMark::HostCall) => NodeKind::HostCall,
+        Work::Prefetch { .. }
+        | Work::PoolAlloc { .. }
+        | Work::PoolFree { .. }
+        | Work::Record(_)
+        | Work::Wait(_) => NodeKind::Other,
+    }
+}
+
+/// Whether an event stands for a point of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventCapture {
+    /// It does not.
+    None,
+    /// Of this one, which is under way.
+    UnderWay(CaptureId),
+    /// Of one that has ended, so that it stands for nothing that could pass.
+    Ended,
 }
 
 /// How memory came about.
@@ -98,9 +158,60 @@ impl SimGpu {
             && (machine.vmm.is_reserved(ptr.0) || machine.space.was_memory(ptr.0))
     }
 
-    /// Work that a graph consists of.
-    pub fn graph_nodes(&self, graph: Graph) -> Option<usize> {
-        self.machine.lock().captures.graph(graph).map(|work| work.len())
+    /// The nodes of a graph, in the order in which they were captured.
+    pub fn graph_nodes(&self, graph: Graph) -> Option<Vec<GraphNode>> {
+        let machine = self.machine.lock();
+        let work = machine.captures.graph(graph)?;
+        let after = machine.captures.graph_dependencies(graph)?;
+        let node = |(work, after): (&Work, &Vec<usize>)| GraphNode {
+            kind: node_kind(work),
+            after: after.clone(),
+        };
+        Some(work.iter().zip(after.iter()).map(node).collect())
+    }
+
+    /// The capture that a stream is in, also if that was spoiled.
+    pub fn capture_id(&self, stream: Stream) -> Option<CaptureId> {
+        let mut machine = self.machine.lock();
+        let index = machine.schedule.find(stream)?;
+        machine.captures.id(index)
+    }
+
+    /// Of a stream that is being captured: the nodes of the graph to be that its next work would come directly after.
+    pub fn capture_ends(&self, stream: Stream) -> Option<Vec<usize>> {
+        let mut machine = self.machine.lock();
+        let index = machine.schedule.find(stream)?;
+        machine.captures.ends(index)
+    }
+
+    /// Marks a place in a stream that is being captured: it is a node of the graph to be.
+    ///
+    /// # Errors
+    /// The stream is not being captured, or its capture was spoiled.
+    pub fn capture_mark(&self, stream: Stream, mark: GraphMark) -> Result<(), DriverErrorKind> {
+        let mut machine = self.machine.lock();
+        let index = machine.schedule.find(stream).ok_or(DriverErrorKind::InvalidHandle)?;
+        machine.captures.record(index, Work::Mark(mark))
+    }
+
+    /// Why the capture that a stream is in could not be ended there by this thread. `None`: nothing stands in the way, or the stream
+    /// is in no capture.
+    pub fn unfinished(&self, stream: Stream) -> Option<Unfinished> {
+        let mut machine = self.machine.lock();
+        let index = machine.schedule.find(stream)?;
+        machine.captures.unfinished(index)
+    }
+
+    /// Whether an event was last recorded in a capture, and that capture's id while it is under way.
+    pub fn event_capture(&self, event: Event) -> EventCapture {
+        let machine = self.machine.lock();
+        match machine.captures.capture_of_event(event) {
+            Some(id) => EventCapture::UnderWay(id),
+            None if machine.events.get(&event).is_some_and(|state| state.is_captured) => {
+                EventCapture::Ended
+            }
+            None => EventCapture::None,
+        }
     }
 
     /// Takes another hold of physical memory: it has to be released once more.

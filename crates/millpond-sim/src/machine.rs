@@ -31,6 +31,8 @@ use crate::work::{Point, Work};
 pub(crate) struct EventState {
     pub(crate) point: Option<Arc<Point>>,
     pub(crate) timing: bool,
+    /// It was last recorded in a capture, which may have ended since: it stands for nothing that the device passes.
+    pub(crate) is_captured: bool,
 }
 
 /// A touch of work that has not ended yet.

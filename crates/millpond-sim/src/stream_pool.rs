@@ -115,7 +115,11 @@ impl StreamPools {
                 chunks: BTreeMap::new(),
                 free: BTreeMap::new(),
                 by_size: BTreeSet::new(),
-                max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
+                // No pool is smaller than the least that it can take from the device.
+                max_bytes: match max_bytes {
+                    0 => u64::MAX,
+                    bytes => whole_frames(bytes).unwrap_or(u64::MAX),
+                },
                 release_threshold: 0,
                 follow_events: true,
                 opportunistic: true,

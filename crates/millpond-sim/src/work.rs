@@ -8,17 +8,54 @@ use parking_lot::Mutex;
 
 use crate::order::{Clearing, Epoch, Order};
 
+/// What happens at a marked place of a graph. Who made the graph sees to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraphMark {
+    /// Memory of the graph comes into being.
+    Alloc,
+    /// Memory of a graph ends.
+    Free,
+    /// A function of the host is called.
+    HostCall,
+}
+
 /// One piece of work.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Kernel(Arc<Kernel>),
-    Copy { dst: DevicePtr, src: DevicePtr, bytes: usize },
-    CopyIn { dst: DevicePtr, data: Arc<[u8]> },
-    CopyOut { src: DevicePtr, bytes: usize },
-    Memset { dst: DevicePtr, value: u8, bytes: usize },
-    Prefetch { ptr: DevicePtr, bytes: usize, to: Location },
-    PoolAlloc { ptr: DevicePtr, bytes: usize },
-    PoolFree { ptr: DevicePtr, bytes: usize },
+    Copy {
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+    },
+    CopyIn {
+        dst: DevicePtr,
+        data: Arc<[u8]>,
+    },
+    CopyOut {
+        src: DevicePtr,
+        bytes: usize,
+    },
+    Memset {
+        dst: DevicePtr,
+        value: u8,
+        bytes: usize,
+    },
+    Prefetch {
+        ptr: DevicePtr,
+        bytes: usize,
+        to: Location,
+    },
+    PoolAlloc {
+        ptr: DevicePtr,
+        bytes: usize,
+    },
+    PoolFree {
+        ptr: DevicePtr,
+        bytes: usize,
+    },
+    /// A place in a graph where something happens that the device has no part in.
+    Mark(GraphMark),
     Record(Arc<Point>),
     Wait(Arc<Point>),
     Graph(Arc<[Work]>),
@@ -39,6 +76,7 @@ impl Work {
             Work::Prefetch { .. } => "prefetch",
             Work::PoolAlloc { .. } => "alloc_async",
             Work::PoolFree { .. } => "free_async",
+            Work::Mark(_) => "mark",
             Work::Record(_) => "record_event",
             Work::Wait(_) => "wait_event",
             Work::Graph(_) => "graph",

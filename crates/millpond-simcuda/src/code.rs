@@ -11,5 +11,5 @@ mod kernel;
 mod library;
 mod ptx;
 
-pub(crate) use kernel::{Kernel, Parameter, Passed};
-pub(crate) use library::Library;
+pub(crate) use kernel::{Kernel, Needs, Parameter, Passed, threads};
+pub(crate) use library::{Function, Library, SETTINGS, UNSET};

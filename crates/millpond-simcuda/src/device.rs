@@ -17,7 +17,10 @@ use crate::streams::Streams;
 /// A device and what the driver keeps about it.
 #[derive(Debug)]
 pub(crate) struct Device {
+    /// What this program numbers it.
     pub(crate) ordinal: usize,
+    /// What the machine numbers it, for every program.
+    pub(crate) number: usize,
     pub(crate) gpu: Arc<SimGpu>,
     pub(crate) profile: Profile,
     pub(crate) streams: Streams,
@@ -38,10 +41,11 @@ struct Primary {
 }
 
 impl Device {
-    pub(crate) fn new(ordinal: usize, gpu: SimGpu, config: &Config) -> Device {
+    pub(crate) fn new(ordinal: usize, number: usize, gpu: SimGpu, config: &Config) -> Device {
         gpu.set_faults(&config.fail);
         Device {
             ordinal,
+            number,
             gpu: Arc::new(gpu),
             profile: config.profile.clone(),
             streams: Streams::default(),

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 /// `CUmemLocation`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Location {
     pub(crate) kind: i32,
@@ -100,11 +100,22 @@ pub(crate) struct LaunchConfig {
     pub(crate) attribute_count: u32,
 }
 
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct InstantiateParameters {
+    pub(crate) flags: u64,
+    pub(crate) upload_stream: u64,
+    pub(crate) error_node: u64,
+    pub(crate) result: i32,
+}
+
 /// `CUuuid`.
 pub(crate) type Uuid = [u8; 16];
 
 /// `CUmemLocationType`.
 pub(crate) mod location {
+    pub(crate) const INVALID: i32 = 0;
     pub(crate) const DEVICE: i32 = 1;
     pub(crate) const HOST: i32 = 2;
     pub(crate) const HOST_NUMA: i32 = 3;
@@ -134,6 +145,7 @@ mod tests {
         assert_eq!(size_of::<PoolProps>(), 88);
         assert_eq!(size_of::<Copy2D>(), 128);
         assert_eq!(size_of::<LaunchConfig>(), 56);
+        assert_eq!(size_of::<InstantiateParameters>(), 32);
         assert_eq!(size_of::<ArrayDescription>(), 24);
         assert_eq!(size_of::<ArrayDescription3D>(), 40);
     }

@@ -11,10 +11,10 @@
 //! From the bottom up:
 //!
 //! - `code_number`, `mapped_pages`, `raw_pointers`, `layouts`: what crosses the ABI, and how it is checked;
-//! - `config`: what to simulate;
+//! - `config`, `visible_devices`: what to simulate, and what of it a program sees;
 //! - `device`, `context`, `world`: the devices of this process and who uses them;
 //! - `code`: modules, their kernels, and what a launch of one means;
-//! - `streams`, `host_calls`, `graphs`, `attributes`: what the driver knows beyond the simulated GPU;
+//! - `streams`, `host_calls`, `graph_memory`, `graphs`, `managed_ranges`, `attributes`: what the driver knows beyond the simulated GPU;
 //! - `entry`, `names`: how a call comes in, and how it is found by name;
 //! - `abi`: the functions themselves, in the order of CUDA's manual.
 
@@ -28,9 +28,11 @@ mod context;
 mod device;
 mod entry;
 mod forked_child;
+mod graph_memory;
 mod graphs;
 mod host_calls;
 mod layouts;
+mod managed_ranges;
 mod mapped_pages;
 mod memory;
 mod names_exported;
@@ -38,4 +40,5 @@ mod raw_pointers;
 mod shareable_descriptor;
 mod streams;
 mod this_library;
+mod visible_devices;
 mod world;

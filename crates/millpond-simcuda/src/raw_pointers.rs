@@ -31,6 +31,11 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T: Copy> Out<T> {
+    /// A result that is not wanted.
+    pub(crate) fn null() -> Out<T> {
+        Out(std::ptr::null_mut())
+    }
+
     /// Whether the caller does not want this result.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
@@ -282,6 +287,8 @@ pub(crate) struct UserData(*mut c_void);
 
 // SAFETY: it is only carried from the thread that queues a function to the one that calls it, which is what it is for.
 unsafe impl Send for UserData {}
+// SAFETY: as above; threads that see it together only copy it.
+unsafe impl Sync for UserData {}
 
 /// A function of the program, to be called with what it asked for.
 #[derive(Clone, Copy, Debug)]

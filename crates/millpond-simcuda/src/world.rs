@@ -14,8 +14,9 @@ use crate::config::{Config, ConfigError, VARIABLE};
 use crate::context::{self, Context, Owned};
 use crate::device::Device;
 use crate::graphs::Graphs;
+use crate::managed_ranges::ManagedRanges;
 use crate::memory::RegisteredMemory;
-use crate::{call_log, forked_child, host_calls, this_library};
+use crate::{call_log, forked_child, host_calls, this_library, visible_devices};
 
 /// The program that owns devices which processes share.
 const BROKER: &str = "millpond-sim-broker";
@@ -29,6 +30,7 @@ pub(crate) struct World {
     pub(crate) library: Library,
     pub(crate) graphs: Graphs,
     pub(crate) registered: RegisteredMemory,
+    pub(crate) managed_ranges: ManagedRanges,
 }
 
 static WORLD: OnceLock<Result<World, Code>> = OnceLock::new();
@@ -61,7 +63,10 @@ pub(crate) fn initialize() -> Answer {
     }
     let made = WORLD.get_or_init(|| {
         World::new().map_err(|error| {
-            eprintln!("millpond: {VARIABLE}: {error}");
+            // That no device is to be seen may be what the program's user wants, and has a number of its own.
+            if !matches!(error, WorldError::NoDevice) {
+                eprintln!("millpond: {VARIABLE}: {error}");
+            }
             error.code()
         })
     });
@@ -79,6 +84,8 @@ enum WorldError {
     Join(#[from] JoinError),
     #[error("shared: {0}")]
     NoDirectory(#[from] this_library::NoDirectory),
+    #[error("{} names no device", visible_devices::VARIABLE)]
+    NoDevice,
 }
 
 impl WorldError {
@@ -89,6 +96,7 @@ impl WorldError {
             }
             WorldError::Log { .. } | WorldError::NoDirectory(_) => Code::OPERATING_SYSTEM,
             WorldError::Join(_) => Code::DEVICE_UNAVAILABLE,
+            WorldError::NoDevice => Code::NO_DEVICE,
         }
     }
 }
@@ -101,19 +109,25 @@ impl World {
                 .map_err(|error| WorldError::Log { path: path.display().to_string(), error })?;
         }
         forked_child::on_fork(mark_forked);
-        let device = |ordinal| {
+        let list = std::env::var_os(visible_devices::VARIABLE);
+        let list = list.as_ref().map(|list| list.to_string_lossy());
+        let visible = visible_devices::visible(list.as_deref(), config.devices);
+        if visible.is_empty() {
+            return Err(WorldError::NoDevice);
+        }
+        let device = |(ordinal, number): (usize, usize)| {
             let (profile, options) = (config.profile.clone(), config.options);
             let gpu = match &config.shared {
                 None => SimGpu::with_options(profile, options),
                 Some(name) => {
                     let mut sharing = Sharing::new(name.clone(), this_library::beside(BROKER)?);
-                    sharing.device = ordinal as u32;
+                    sharing.device = number as u32;
                     SimGpu::join(profile, options, &sharing)?
                 }
             };
-            Ok::<_, WorldError>(Device::new(ordinal, gpu, &config))
+            Ok::<_, WorldError>(Device::new(ordinal, number, gpu, &config))
         };
-        let devices = (0..config.devices).map(device).collect::<Result<Vec<_>, _>>()?;
+        let devices = visible.into_iter().enumerate().map(device).collect::<Result<Vec<_>, _>>()?;
         let capability = devices.first().map(Device::compute_capability).unwrap_or_default();
         Ok(World {
             devices,
@@ -121,6 +135,7 @@ impl World {
             library: Library::new(capability),
             graphs: Graphs::default(),
             registered: RegisteredMemory::default(),
+            managed_ranges: ManagedRanges::default(),
             config,
         })
     }

@@ -176,6 +176,7 @@ const NAMES: &[(c_int, &CStr)] = &[
     (913, c"cudaErrorFunctionNotLoaded"),
     (914, c"cudaErrorInvalidResourceType"),
     (915, c"cudaErrorInvalidResourceConfiguration"),
+    (916, c"cudaErrorKeyRotation"),
     (999, c"cudaErrorUnknown"),
     (10000, c"cudaErrorApiFailureBase"),
 ];

@@ -10,6 +10,11 @@ use crate::venv;
 
 /// Compiles a program of `tests/clients`; `None` if there are no headers.
 pub(crate) fn compile(source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    compile_file(&simcuda::root().join("tests/clients").join(source), name, flags)
+}
+
+/// Compiles a program that lies anywhere.
+pub(crate) fn compile_file(source: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let headers = venv::headers()?;
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compiler = Command::new("cc");
@@ -17,7 +22,7 @@ pub(crate) fn compile(source: &str, name: &str, flags: &[&str]) -> Option<PathBu
     for directory in headers {
         compiler.arg("-I").arg(directory);
     }
-    compiler.arg(simcuda::root().join("tests/clients").join(source));
+    compiler.arg(source);
     compiler.arg("-L").arg(simcuda::directory()).args(flags).arg("-lpthread");
     succeeds(&mut compiler);
     Some(program)
@@ -43,6 +48,59 @@ fn on_other_devices_and_in_adverse_order() {
     for simulated in ["profile=v100-16g", "profile=h100-80g,order=adversarial,seed=3"] {
         assert!(succeeds(&mut simcuda::program(&program, simulated)).ends_with("all is well\n"));
     }
+}
+
+/// What NVIDIA's own tests do with captures and graphs.
+#[test]
+fn captures_and_graphs() {
+    let Some(program) = compile("captures.c", "captures", &["-lcuda"]) else { return };
+    for simulated in ["", "profile=h100-80g,order=adversarial,seed=11"] {
+        assert!(succeeds(&mut simcuda::program(&program, simulated)).ends_with("all is well\n"));
+    }
+}
+
+/// What a program is told of kernels, ranges of managed memory and pools, and what it is refused.
+#[test]
+fn launches_advice_and_pools() {
+    let Some(program) = compile("launches.c", "launches", &["-lcuda"]) else { return };
+    assert!(succeeds(&mut simcuda::program(program, "")).ends_with("all is well\n"));
+}
+
+/// `CUDA_VISIBLE_DEVICES` says which devices a program sees, and in what order.
+#[test]
+fn visible_devices() {
+    let flags = ["-lcuda", "-l:libcudart.so.12"];
+    let Some(program) = compile("visible.c", "visible", &flags) else { return };
+    let none = "100: 0; 100: 0\n";
+    let name = |number: usize| format!("GPU-6d696c6c-706f-6e64-2d73-696d0000000{number}");
+    for (list, expected) in [
+        ("2,0", "0: 2 2@0000:03:00.0/3 0@0000:01:00.0/1; 0: 2\n"),
+        ("1,9,0", "0: 1 1@0000:02:00.0/2; 0: 1\n"),
+        (&name(2), "0: 1 2@0000:03:00.0/3; 0: 1\n"),
+        (&format!("{},{}", name(1), name(0)), "0: 2 1@0000:02:00.0/2 0@0000:01:00.0/1; 0: 2\n"),
+        ("0,0", none),
+        ("-1", none),
+        ("", none),
+    ] {
+        let mut client = simcuda::program(&program, "devices=3");
+        let output = client.env("CUDA_VISIBLE_DEVICES", list).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{list}");
+        assert!(output.stderr.is_empty(), "{list}: no device is not worth a word");
+    }
+    let all = succeeds(&mut simcuda::program(&program, "devices=3"));
+    assert!(all.starts_with("0: 3 0@") && all.ends_with("; 0: 3\n"), "{all}");
+}
+
+/// Also of one byte each on a device that has not so many pages, and of whole pages on one that has.
+#[test]
+fn a_hundred_thousand_allocations_of_every_kind() {
+    let Some(program) = compile("many_allocations.c", "many_allocations", &["-lcuda"]) else {
+        return;
+    };
+    let small = succeeds(&mut simcuda::program(&program, "capacity=512MiB"));
+    assert!(small.ends_with("all is well\n"), "{small}");
+    let large = succeeds(simcuda::program(&program, "capacity=256GiB").arg("mapped"));
+    assert!(large.ends_with("all is well\n"), "{large}");
 }
 
 /// On a device of its own, and on a shared one, whose name is another one each time.

@@ -4,6 +4,7 @@ mod abi;
 mod c_program;
 mod configuration;
 mod cudarc_client;
+mod header_tables;
 mod python;
 mod runtime;
 mod venv;

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use millpond_share::daemon::{Audience, Daemon, Given, Options};
 use millpond_share::policy::Settings;
+use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
 
-use crate::job::{Job, hooked};
+use crate::job::{Job, compile, hooked};
 use crate::scripted_daemon::MIB;
 use crate::venv;
 
@@ -97,4 +98,16 @@ fn numba() {
 #[test]
 fn numba_with_an_allocator_plugged_in() {
     goes_well_in_turns("numba-plugin", "numba_client.py", &["--plugin"]);
+}
+
+/// What the hook makes managed memory of, and notes, ends at no number of allocations.
+#[test]
+fn a_hundred_thousand_allocations_of_every_kind() {
+    let Some(headers) = venv::headers() else { return };
+    let includes = headers.map(|directory| format!("-I{}", directory.display()));
+    let flags: Vec<&str> = includes.iter().map(String::as_str).chain(["-lcuda"]).collect();
+    let program = compile("many_allocations.c", "many_allocations_hooked", &flags);
+    let daemon = RealDaemon::named("many");
+    let said = succeeds(&mut hooked(&program, "capacity=512MiB", &daemon.directory));
+    assert!(said.ends_with("all is well\n"), "{said}");
 }

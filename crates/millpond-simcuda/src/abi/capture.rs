@@ -1,12 +1,10 @@
 //! Recording work instead of running it.
 
-use std::ffi::c_void;
-
-use millpond::driver::{CaptureMode, CaptureState, Driver, Stream};
+use millpond::driver::{CaptureId, CaptureMode, CaptureState, Driver, Stream};
+use millpond_sim::Unfinished;
 
 use crate::code_number::{Answer, Code};
 use crate::entry::entries;
-use crate::graphs::Recorded;
 use crate::raw_pointers::Out;
 use crate::world::{current, world};
 
@@ -28,47 +26,79 @@ fn state(handle: u64, null: Stream) -> Answer<(i32, u64)> {
     };
     Ok(match device.gpu.capture_state(stream).map_err(implicit)? {
         CaptureState::None => (0, 0),
-        CaptureState::Active(id) => (1, id.0),
+        CaptureState::Active(id) => (ACTIVE, id.0),
         CaptureState::Invalidated => (2, 0),
     })
 }
 
-/// Of the graph that comes into being, and what is to come after what in it, nothing is told.
-fn info(
-    handle: u64,
+/// Where a program wants to be told of a capture.
+struct Wanted {
     status: Out<i32>,
     id: Out<u64>,
     graph: Out<u64>,
-    dependencies: Out<*const c_void>,
+    dependencies: Out<*const u64>,
+    edges: Out<*const u64>,
     count: Out<usize>,
-    null: Stream,
-) -> Answer {
-    status.check()?;
-    let (found, capture) = state(handle, null)?;
-    status.set(found)?;
-    id.set_if_wanted(capture)?;
-    graph.set_if_wanted(0)?;
-    dependencies.set_if_wanted(std::ptr::null())?;
-    count.set_if_wanted(0)
 }
+
+impl Wanted {
+    /// Besides the status everything is told of a capture under way only.
+    fn tell(self, handle: u64, null: Stream) -> Answer {
+        self.status.check()?;
+        let (found, capture) = state(handle, null)?;
+        self.status.set(found)?;
+        if found != ACTIVE {
+            return Ok(());
+        }
+        let current = current()?;
+        let (device, stream) = current.stream_at_once(handle, null)?;
+        let ends = device.gpu.capture_ends(stream).unwrap_or_default();
+        let info = current.world.graphs.info(CaptureId(capture), &ends);
+        let info = info.ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
+        self.id.set_if_wanted(capture)?;
+        self.graph.set_if_wanted(info.graph)?;
+        self.dependencies.set_if_wanted(info.nodes)?;
+        self.edges.set_if_wanted(info.edges)?;
+        self.count.set_if_wanted(info.count)
+    }
+}
+
+/// `CUstreamCaptureStatus`.
+const ACTIVE: i32 = 1;
 
 entries! {
     fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(handle: u64, number: i32) {
         let (device, stream) = current()?.stream(handle, NULL_STREAM)?;
-        Ok(device.gpu.begin_capture(stream, mode(number)?)?)
+        device.gpu.begin_capture(stream, mode(number)?)?;
+        if let Some(capture) = device.gpu.capture_id(stream) {
+            current()?.world.graphs.begin(capture);
+        }
+        Ok(())
     }
 
     fn cuStreamEndCapture / cuStreamEndCapture_ptsz(handle: u64, graph: Out<u64>) {
         graph.check()?;
         let current = current()?;
         let (device, stream) = current.stream(handle, NULL_STREAM)?;
+        let capture = device.gpu.capture_id(stream);
+        let unfinished = device.gpu.unfinished(stream);
         let ended = device.gpu.end_capture(stream);
-        if ended.is_err() {
-            graph.set(0)?;
+        let mut handle = 0;
+        // One that was asked to end elsewhere than it began goes on.
+        if let Some(capture) = capture.filter(|_| device.gpu.capture_id(stream).is_none()) {
+            handle = current.world.graphs.end(capture, device, ended.as_ref().ok().copied());
         }
-        let memory = current.world.graphs.recorded_memory(device);
-        let recorded = Recorded { gpu: device.gpu.clone(), graph: ended?, memory };
-        graph.set(current.world.graphs.add(recorded))
+        graph.set(handle)?;
+        match (ended, unfinished) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(why)) => Err(match why {
+                Unfinished::OtherStream => Code::STREAM_CAPTURE_UNMATCHED,
+                Unfinished::OtherThread => Code::STREAM_CAPTURE_WRONG_THREAD,
+                Unfinished::Spoiled => Code::STREAM_CAPTURE_INVALIDATED,
+                Unfinished::Unjoined => Code::STREAM_CAPTURE_UNJOINED,
+            }),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 
     fn cuStreamIsCapturing / cuStreamIsCapturing_ptsz(handle: u64, status: Out<i32>) {
@@ -88,10 +118,11 @@ entries! {
         status: Out<i32>,
         id: Out<u64>,
         graph: Out<u64>,
-        dependencies: Out<*const c_void>,
+        dependencies: Out<*const u64>,
         count: Out<usize>,
     ) {
-        info(handle, status, id, graph, dependencies, count, NULL_STREAM)
+        let edges = Out::null();
+        Wanted { status, id, graph, dependencies, edges, count }.tell(handle, NULL_STREAM)
     }
 
     fn cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz(
@@ -99,12 +130,11 @@ entries! {
         status: Out<i32>,
         id: Out<u64>,
         graph: Out<u64>,
-        dependencies: Out<*const c_void>,
-        edges: Out<*const c_void>,
+        dependencies: Out<*const u64>,
+        edges: Out<*const u64>,
         count: Out<usize>,
     ) {
-        edges.set_if_wanted(std::ptr::null())?;
-        info(handle, status, id, graph, dependencies, count, NULL_STREAM)
+        Wanted { status, id, graph, dependencies, edges, count }.tell(handle, NULL_STREAM)
     }
 
     /// The mode is the thread's, on every device.

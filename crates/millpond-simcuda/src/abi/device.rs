@@ -3,20 +3,16 @@
 use millpond::driver::{Driver, DriverPool};
 
 use crate::code_number::Code;
+use crate::device::Device;
 use crate::entry::entries;
 use crate::layouts::Uuid;
 use crate::raw_pointers::{Out, Room, Text};
+use crate::visible_devices::uuid;
 use crate::world::world;
 
 /// Looks like a bus address, and says that it is none.
-fn bus_id(ordinal: usize) -> String {
-    format!("0000:{:02X}:00.0", ordinal + 1)
-}
-
-fn uuid(ordinal: usize) -> Uuid {
-    let mut bytes = *b"millpond-sim\0\0\0\0";
-    bytes[12..].copy_from_slice(&(ordinal as u32).to_be_bytes());
-    bytes
+fn bus_id(device: &Device) -> String {
+    format!("0000:{:02X}:00.0", device.number + 1)
 }
 
 entries! {
@@ -36,11 +32,11 @@ entries! {
     }
 
     fn cuDeviceGetUuid(id: Out<Uuid>, device: i32) {
-        id.set(uuid(world()?.device(device)?.ordinal))
+        id.set(uuid(world()?.device(device)?.number))
     }
 
     fn cuDeviceGetUuid_v2(id: Out<Uuid>, device: i32) {
-        id.set(uuid(world()?.device(device)?.ordinal))
+        id.set(uuid(world()?.device(device)?.number))
     }
 
     fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) {
@@ -59,14 +55,14 @@ entries! {
     }
 
     fn cuDeviceGetPCIBusId(name: Room, room: i32, device: i32) {
-        name.write(&bus_id(world()?.device(device)?.ordinal), room)
+        name.write(&bus_id(world()?.device(device)?), room)
     }
 
     fn cuDeviceGetByPCIBusId(device: Out<i32>, name: Text) {
         device.check()?;
         let name = name.get(64)?;
         let world = world()?;
-        let found = world.devices.iter().find(|device| bus_id(device.ordinal) == name);
+        let found = world.devices.iter().find(|device| bus_id(device) == name);
         device.set(found.ok_or(Code::INVALID_DEVICE)?.ordinal as i32)
     }
 

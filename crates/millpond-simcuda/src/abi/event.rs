@@ -1,6 +1,6 @@
 //! Events.
 
-use millpond::driver::{Driver, Event, EventTiming, Stream};
+use millpond::driver::{Driver, DriverError, DriverErrorKind, Event, EventTiming, Stream};
 
 use crate::code_number::{Answer, Code};
 use crate::context::Owned;
@@ -22,6 +22,14 @@ fn record(event: u64, handle: u64, null: Stream) -> Answer {
     Ok(device.gpu.record_event(Event(event), stream)?)
 }
 
+/// What is refused here because of a capture is refused because the event is part of one.
+fn of_event(error: DriverError) -> Code {
+    match error.kind {
+        DriverErrorKind::CaptureUnsupported => Code::CAPTURED_EVENT,
+        kind => kind.into(),
+    }
+}
+
 fn elapsed(milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
     milliseconds.check()?;
     let world = world()?;
@@ -29,7 +37,7 @@ fn elapsed(milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
     if !std::ptr::eq(device, world.device_of(end)?) {
         return Err(Code::INVALID_HANDLE);
     }
-    let elapsed = device.gpu.elapsed(Event(start), Event(end))?;
+    let elapsed = device.gpu.elapsed(Event(start), Event(end)).map_err(of_event)?;
     milliseconds.set((elapsed.as_secs_f64() * 1e3) as f32)
 }
 
@@ -68,12 +76,12 @@ entries! {
     }
 
     fn cuEventQuery(event: u64) {
-        let passed = world()?.device_of(event)?.gpu.query_event(Event(event))?;
+        let passed = world()?.device_of(event)?.gpu.query_event(Event(event)).map_err(of_event)?;
         if passed { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
     fn cuEventSynchronize(event: u64) {
-        Ok(world()?.device_of(event)?.gpu.synchronize_event(Event(event))?)
+        world()?.device_of(event)?.gpu.synchronize_event(Event(event)).map_err(of_event)
     }
 
     fn cuEventElapsedTime(milliseconds: Out<f32>, start: u64, end: u64) {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::code_number::Code;
 use crate::entry::entries;
-use crate::raw_pointers::{In, Out, Text};
+use crate::raw_pointers::{In, Out, Text, write_host};
 use crate::world::{current, world};
 
 const LONGEST_NAME: usize = 1 << 16;
@@ -58,6 +58,12 @@ entries! {
     fn cuLibraryGetKernelCount(count: Out<u32>, library: u64) {
         count.check()?;
         count.set(world()?.library.names(library)?.len() as u32)
+    }
+
+    fn cuLibraryEnumerateKernels(kernels: u64, most: u32, library: u64) {
+        let handles = world()?.library.functions(library, most as usize)?;
+        let bytes: Vec<u8> = handles.iter().flat_map(|handle| handle.to_le_bytes()).collect();
+        write_host(kernels, &bytes)
     }
 
     fn cuLibraryGetGlobal(_ptr: Out<u64>, _bytes: Out<usize>, library: u64, name: Text) {

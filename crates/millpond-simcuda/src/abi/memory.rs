@@ -66,12 +66,20 @@ entries! {
         if ptr == 0 {
             return Ok(());
         }
-        let owner = match world.allocation_at(ptr) {
-            Some((owner, memory)) if memory.start.0 == ptr => owner,
+        let (owner, memory) = match world.allocation_at(ptr) {
+            Some((owner, memory)) if memory.start.0 == ptr => (owner, memory),
             _ => return Err(Code::INVALID_VALUE),
         };
         owner.host_calls.wait_for_all(&owner.gpu);
+        if world.graphs.have(DevicePtr(ptr)) {
+            owner.gpu.synchronize_device()?;
+            let freed = world.graphs.memory.free(DevicePtr(ptr));
+            return if freed { Ok(()) } else { Err(Code::INVALID_VALUE) };
+        }
         owner.gpu.free(DevicePtr(ptr))?;
+        if memory.kind == AllocationKind::Managed {
+            world.managed_ranges.forget(ptr, memory.bytes as u64);
+        }
         world.disown(owner, Owned::Memory(DevicePtr(ptr)));
         Ok(())
     }

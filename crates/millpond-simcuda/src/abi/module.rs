@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::code_number::Code;
 use crate::entry::entries;
-use crate::raw_pointers::{In, Out, Text};
+use crate::raw_pointers::{In, Out, Text, write_host};
 use crate::world::current;
 
 const LONGEST_NAME: usize = 1 << 16;
@@ -55,6 +55,12 @@ entries! {
     fn cuModuleGetFunctionCount(count: Out<u32>, module: u64) {
         count.check()?;
         count.set(current()?.world.library.names(module)?.len() as u32)
+    }
+
+    fn cuModuleEnumerateFunctions(functions: u64, most: u32, module: u64) {
+        let handles = current()?.world.library.functions(module, most as usize)?;
+        let bytes: Vec<u8> = handles.iter().flat_map(|handle| handle.to_le_bytes()).collect();
+        write_host(functions, &bytes)
     }
 
     /// Variables of code have no memory here.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use millpond::driver::{
     CaptureState, DevicePtr, Driver, DriverPool, PoolAttribute, PoolProperties, Stream,
 };
-use millpond_sim::AllocationKind;
+use millpond_sim::{AllocationKind, GraphMark};
 
 use crate::code_number::{Answer, Code};
 use crate::context::Owned;
@@ -47,13 +47,22 @@ fn allocate(out: Out<u64>, bytes: usize, pool: Option<u64>, stream: u64, null: S
     let (device, stream) = current.stream(stream, null)?;
     // The stream is looked at first: it is the only one that can be an invalid handle.
     device.gpu.stream_id(stream)?;
-    if matches!(device.gpu.capture_state(stream)?, CaptureState::Active(_)) {
-        return out.set(current.world.graphs.allocate(device, bytes)?.0);
-    }
     let pool = match pool {
         Some(pool) => DriverPool(pool),
         None => device.current_pool()?,
     };
+    let capture = device.gpu.capture_state(stream)?;
+    // No bytes are no memory, and freed as such.
+    if bytes == 0 {
+        let reserved = PoolAttribute::ReservedCurrent;
+        device.gpu.pool_attribute(pool, reserved).map_err(|error| as_value(error.into()))?;
+        return out.set(0);
+    }
+    if let CaptureState::Active(capture) = capture {
+        let ptr = current.world.graphs.allocate(capture, device, bytes)?;
+        device.gpu.capture_mark(stream, GraphMark::Alloc)?;
+        return out.set(ptr.0);
+    }
     let ptr =
         device.gpu.alloc_async(bytes, pool, stream).map_err(|error| as_value(error.into()))?;
     out.set(ptr.0)
@@ -71,9 +80,15 @@ entries! {
     fn cuMemFreeAsync / cuMemFreeAsync_ptsz(ptr: u64, stream: u64) {
         let current = current()?;
         let (device, stream) = current.stream(stream, NULL_STREAM)?;
-        // What a graph allocated it keeps.
-        if current.world.graphs.have(DevicePtr(ptr)) {
-            return Ok(());
+        let graphs = &current.world.graphs;
+        if let CaptureState::Active(capture) = device.gpu.capture_state(stream)?
+            && graphs.free_in(capture, DevicePtr(ptr))
+        {
+            return Ok(device.gpu.capture_mark(stream, GraphMark::Free)?);
+        }
+        if graphs.have(DevicePtr(ptr)) {
+            let freed = graphs.memory.free(DevicePtr(ptr));
+            return if freed { Ok(()) } else { Err(Code::INVALID_VALUE) };
         }
         match current.world.allocation_at(ptr) {
             // Plain memory may be freed so, too: when the stream has come to it.

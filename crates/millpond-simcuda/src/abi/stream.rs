@@ -2,11 +2,17 @@
 
 use std::ffi::c_void;
 
-use millpond::driver::{DevicePtr, Driver, Kernel, Stream, StreamFlags};
+use millpond::driver::{
+    CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind, Event, Kernel, Stream,
+    StreamFlags,
+};
+use millpond_sim::{EventCapture, GraphMark};
 
 use crate::code_number::{Answer, Code};
 use crate::context::Owned;
+use crate::device::Device;
 use crate::entry::entries;
+use crate::graphs::GraphHostCall;
 use crate::host_calls;
 use crate::raw_pointers::{Callback, Out, StreamCallback, UserData};
 use crate::streams::StreamInfo;
@@ -39,6 +45,20 @@ fn info(handle: u64, null: Stream) -> Answer<StreamInfo> {
         return Ok(StreamInfo { flags: 0, priority: 0, context: current.context.handle });
     }
     device.streams.get(stream).ok_or(Code::INVALID_HANDLE)
+}
+
+/// Why a stream cannot wait for an event: CUDA tells by its numbers what of the two is in a capture.
+fn refused_wait(device: &Device, stream: Stream, event: Event, error: DriverError) -> Code {
+    if error.kind != DriverErrorKind::CaptureUnsupported {
+        return error.into();
+    }
+    let is_capturing = device.gpu.capture_id(stream).is_some();
+    match (is_capturing, device.gpu.event_capture(event)) {
+        (_, EventCapture::Ended) => Code::CAPTURED_EVENT,
+        (true, EventCapture::UnderWay(_)) => Code::STREAM_CAPTURE_MERGE,
+        (true, EventCapture::None) => Code::STREAM_CAPTURE_ISOLATION,
+        (false, _) => Code::STREAM_CAPTURE_IMPLICIT,
+    }
 }
 
 /// A word that is written in the order of a stream.
@@ -93,12 +113,14 @@ entries! {
         }
         let (device, stream) = current.stream(handle, NULL_STREAM)?;
         let owner = current.world.device_of(event)?;
-        let event = millpond::driver::Event(event);
+        let event = Event(event);
         if std::ptr::eq(owner, device) {
-            return Ok(device.gpu.wait_event(stream, event)?);
+            let waits = device.gpu.wait_event(stream, event);
+            return waits.map_err(|error| refused_wait(device, stream, event, error));
         }
         // Devices have clocks of their own; what one waits for on another, the host waits for.
-        Ok(owner.gpu.synchronize_event(event)?)
+        let waited = owner.gpu.synchronize_event(event);
+        waited.map_err(|error| refused_wait(owner, stream, event, error))
     }
 
     fn cuStreamGetPriority / cuStreamGetPriority_ptsz(handle: u64, priority: Out<i32>) {
@@ -147,16 +169,12 @@ entries! {
         let (device, stream) = current()?.stream_at_once(handle, NULL_STREAM)?;
         let Callback(function) = callback;
         let function = function.ok_or(Code::INVALID_VALUE)?;
-        // As documented it is not called once the device is lost.
-        host_calls::queue(
-            device,
-            stream,
-            Box::new(move |code| {
-                if code == Code::SUCCESS {
-                    function(data);
-                }
-            }),
-        )
+        let call = GraphHostCall { function, data };
+        if let CaptureState::Active(capture) = device.gpu.capture_state(stream)? {
+            device.gpu.capture_mark(stream, GraphMark::HostCall)?;
+            return current()?.world.graphs.call_in(capture, call);
+        }
+        call.queue(device, stream)
     }
 
     fn cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(handle: u64, ptr: u64, value: u32, _flags: u32) {

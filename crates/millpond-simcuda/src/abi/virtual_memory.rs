@@ -189,7 +189,7 @@ entries! {
             return Err(Code::INVALID_VALUE);
         }
         let token = as_value(device.gpu.export(handle))?;
-        let meant = Shareable { owner: owner(device), device: device.ordinal as u32, token };
+        let meant = Shareable { owner: owner(device), device: device.number as u32, token };
         write_host(shareable, &meant.to_descriptor()?.to_le_bytes())
     }
 
@@ -202,7 +202,8 @@ entries! {
         }
         let descriptor = i32::try_from(shareable).map_err(|_| Code::INVALID_VALUE)?;
         let meant = Shareable::from_descriptor(descriptor)?;
-        let device = world.devices.get(meant.device as usize).ok_or(Code::INVALID_VALUE)?;
+        let is_meant = |device: &&Device| device.number == meant.device as usize;
+        let device = world.devices.iter().find(is_meant).ok_or(Code::INVALID_VALUE)?;
         if meant.owner != owner(device) {
             return Err(Code::NOT_SUPPORTED);
         }

@@ -5,12 +5,16 @@ use std::collections::HashMap;
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolFlags, elf};
 
-use super::{Kernel, Parameter};
+use super::{Kernel, Needs, Parameter, threads};
 
 /// Of a function's symbol: it can be launched.
 const ENTRY: u8 = 0x10;
 /// How the section about a kernel is called, before the kernel's name.
 const ABOUT: &str = ".nv.info.";
+/// The section about all functions together, those of the kernels' shared memory, and that of the program's constants.
+const ABOUT_ALL: &str = ".nv.info";
+const SHARED: &str = ".nv.shared.";
+const CONSTANTS: &str = ".nv.constant3";
 /// More than any compiler makes.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -19,6 +23,12 @@ const SIZED: u8 = 4;
 const PARAMETER: u8 = 0x17;
 /// The form for kernels with more than 4 KiB of parameters.
 const LARGE_PARAMETER: u8 = 0x45;
+/// The most threads of a block, and the only block there may be: three words each.
+const MOST_THREADS: u8 = 0x05;
+const BLOCK: u8 = 0x10;
+// Of a symbol: its number, and the figure.
+const FRAME_BYTES: u8 = 0x11;
+const REGISTERS: u8 = 0x2f;
 
 /// The kernels of an object; `None` if it is none.
 pub(super) fn kernels(object: &[u8]) -> Option<Vec<Kernel>> {
@@ -29,14 +39,101 @@ pub(super) fn kernels(object: &[u8]) -> Option<Vec<Kernel>> {
     // Once for all: a large object has thousands of kernels.
     let about = |section: ElfSection64<LittleEndian>| {
         let kernel = section.name().ok()?.strip_prefix(ABOUT)?.to_owned();
-        Some((kernel, parameters(section.data().ok()?)))
+        let about = section.data().ok()?;
+        Some((kernel, (parameters(about), limits(about))))
     };
     let mut known: HashMap<String, _> = file.sections().filter_map(about).collect();
-    let kernel = |name: &str| {
-        // Without the section nothing is known. With it, what it does not mention is not there.
-        Kernel { name: name.to_owned(), parameters: known.remove(name).flatten() }
+    let shared = |section: ElfSection64<LittleEndian>| {
+        let kernel = section.name().ok()?.strip_prefix(SHARED)?.to_owned();
+        Some((kernel, section.size()))
     };
-    Some(entries.filter_map(|symbol| symbol.name().ok()).map(kernel).collect())
+    let shared: HashMap<String, u64> = file.sections().filter_map(shared).collect();
+    let bytes_of = |name| file.section_by_name(name).map_or(0, |section| section.size());
+    let constant_bytes = to_u32(bytes_of(CONSTANTS));
+    let all = file.section_by_name(ABOUT_ALL).and_then(|section| section.data().ok());
+    let of_symbols = all.map(figures_of_symbols).unwrap_or_default();
+    let kernel = |(symbol, name): (usize, &str)| {
+        // Without the section nothing is known. With it, what it does not mention is not there.
+        let (parameters, limits) = known.remove(name).unwrap_or_default();
+        let figures = of_symbols.get(&(symbol as u32)).copied().unwrap_or_default();
+        let needs = Needs {
+            shared_bytes: shared.get(name).copied().map_or(0, to_u32),
+            registers: figures.registers.unwrap_or(Needs::default().registers),
+            local_bytes: figures.frame_bytes.unwrap_or(0),
+            constant_bytes,
+            ..limits
+        };
+        Kernel { name: name.to_owned(), parameters, needs }
+    };
+    Some(
+        entries
+            .filter_map(|symbol| Some((symbol.index().0, symbol.name().ok()?)))
+            .map(kernel)
+            .collect(),
+    )
+}
+
+fn to_u32(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// What is said of a function for all threads of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    registers: Option<u32>,
+    frame_bytes: Option<u32>,
+}
+
+/// The figures of functions, by the numbers of their symbols.
+fn figures_of_symbols(section: &[u8]) -> HashMap<u32, Figures> {
+    let mut figures: HashMap<u32, Figures> = HashMap::new();
+    for (attribute, value) in Attributes(section) {
+        let Some((&symbol, value)) = value.split_first_chunk() else { continue };
+        let Some(&value) = value.first_chunk() else { continue };
+        let of_symbol = figures.entry(u32::from_le_bytes(symbol)).or_default();
+        match attribute {
+            REGISTERS => of_symbol.registers = Some(u32::from_le_bytes(value)),
+            FRAME_BYTES => of_symbol.frame_bytes = Some(u32::from_le_bytes(value)),
+            _ => {}
+        }
+    }
+    figures
+}
+
+/// What a kernel says of the blocks that it can be launched with.
+fn limits(section: &[u8]) -> Needs {
+    let mut needs = Needs::default();
+    for (attribute, value) in Attributes(section) {
+        let Some(shape) = value.first_chunk::<12>() else { continue };
+        let shape = [0, 4, 8]
+            .map(|at| u32::from_le_bytes(shape[at..at + 4].try_into().expect("four bytes")));
+        match attribute {
+            MOST_THREADS => needs.most_threads = Some(threads(shape)),
+            BLOCK => needs.block = Some(shape),
+            _ => {}
+        }
+    }
+    needs
+}
+
+/// The attributes that have a size, each with its value. What is cut short ends them.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        while let Some((&[format, attribute, low, high], rest)) = self.0.split_first_chunk() {
+            self.0 = rest;
+            if format == SIZED {
+                let bytes = usize::from(u16::from_le_bytes([low, high]));
+                let (value, rest) = rest.split_at_checked(bytes)?;
+                self.0 = rest;
+                return Some((attribute, value));
+            }
+        }
+        None
+    }
 }
 
 /// How many bytes an object in memory has, by its first 64: it ends with a table, of segments or of sections.

@@ -21,6 +21,52 @@ pub(crate) struct Kernel {
     pub(crate) name: String,
     /// `None` if the code does not tell.
     pub(crate) parameters: Option<Vec<Parameter>>,
+    pub(crate) needs: Needs,
+}
+
+/// What a kernel needs of a device, and what its launches have to keep to. Without figures in the code it needs little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The most threads of a block, by the code's own word.
+    pub(crate) most_threads: Option<u32>,
+    /// The only shape of a block that it can be launched with.
+    pub(crate) block: Option<[u32; 3]>,
+    /// Of each thread.
+    pub(crate) registers: u32,
+    /// Of each thread.
+    pub(crate) local_bytes: u32,
+    /// Of each block, besides what launches ask for.
+    pub(crate) shared_bytes: u32,
+    pub(crate) constant_bytes: u32,
+}
+
+impl Default for Needs {
+    fn default() -> Needs {
+        Needs {
+            most_threads: None,
+            block: None,
+            registers: 32,
+            local_bytes: 0,
+            shared_bytes: 0,
+            constant_bytes: 0,
+        }
+    }
+}
+
+/// More than any device lets a block have.
+const MOST_THREADS: u32 = 1024;
+
+impl Needs {
+    /// The most threads that a block of this kernel can have.
+    pub(crate) fn most_threads(&self) -> u32 {
+        let of_block = self.block.map(threads);
+        self.most_threads.or(of_block).unwrap_or(MOST_THREADS).min(MOST_THREADS)
+    }
+}
+
+/// The threads of a block of this shape.
+pub(crate) fn threads(block: [u32; 3]) -> u32 {
+    block.iter().fold(1, |product, size| size.saturating_mul(product))
 }
 
 /// How a launch passes parameters: an array of pointers, or a list of options that names a block of bytes.

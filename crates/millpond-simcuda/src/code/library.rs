@@ -1,8 +1,9 @@
 //! Everything that was loaded.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -22,7 +23,25 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub(crate) kernel: Kernel,
     pub(crate) module: u64,
+    /// Its name, for C.
+    pub(crate) name: CString,
+    /// What programs have set of it, by CUDA's numbers.
+    pub(crate) settings: [AtomicI32; SETTINGS],
 }
+
+/// Functions have so many attributes.
+pub(crate) const SETTINGS: usize = 17;
+
+impl Function {
+    fn new(kernel: Kernel, module: u64) -> Function {
+        // A name that has a null byte in it could not have been asked for.
+        let name = CString::new(kernel.name.clone()).unwrap_or_default();
+        Function { kernel, module, name, settings: [const { AtomicI32::new(UNSET) }; SETTINGS] }
+    }
+}
+
+/// A setting that was not set.
+pub(crate) const UNSET: i32 = i32::MIN;
 
 /// Modules and functions by their handles, of which no two are the same.
 #[derive(Debug, Default)]
@@ -91,13 +110,19 @@ impl Library {
         let mut found = module.found.write();
         // Another thread may have asked in between.
         let handle = *found.entry(name.to_owned()).or_insert_with(|| self.next_handle());
-        let function = Function { kernel, module: module_handle };
+        let function = Function::new(kernel, module_handle);
         self.functions.write().entry(handle).or_insert_with(|| Arc::new(function));
         Ok(handle)
     }
 
     pub(crate) fn function(&self, handle: u64) -> Answer<Arc<Function>> {
         self.functions.read().get(&handle).cloned().ok_or(Code::INVALID_HANDLE)
+    }
+
+    /// The handles of the first of a module's functions.
+    pub(crate) fn functions(&self, module: u64, most: usize) -> Answer<Vec<u64>> {
+        let names = self.names(module)?;
+        names.iter().take(most).map(|name| self.find(module, name)).collect()
     }
 
     /// How many functions a module is known to have, and their names.

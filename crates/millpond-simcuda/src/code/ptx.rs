@@ -1,6 +1,6 @@
 //! The kernels of a PTX text: names and parameters are all that is looked for.
 
-use super::{Kernel, Parameter};
+use super::{Kernel, Needs, Parameter, threads};
 
 /// The kernels that a text has; `None` if it is no PTX.
 pub(super) fn kernels(text: &str) -> Option<Vec<Kernel>> {
@@ -16,13 +16,75 @@ pub(super) fn kernels(text: &str) -> Option<Vec<Kernel>> {
         if name.is_empty() {
             continue;
         }
-        let parameters = match rest.trim_start().strip_prefix('(') {
-            Some(list) => parameters(list.split(')').next().unwrap_or_default()),
-            None => Some(Vec::new()),
+        let (parameters, rest) = match rest.trim_start().strip_prefix('(') {
+            Some(list) => {
+                let (list, rest) = list.split_once(')').unwrap_or((list, ""));
+                (parameters(list), rest)
+            }
+            None => (Some(Vec::new()), rest),
         };
-        kernels.push(Kernel { name: name.to_owned(), parameters });
+        kernels.push(Kernel { name: name.to_owned(), parameters, needs: needs(rest) });
     }
     Some(kernels)
+}
+
+/// What the directives between a kernel's parameters and its body say, and the shared memory that its body declares.
+fn needs(text: &str) -> Needs {
+    let mut needs = Needs::default();
+    let (directives, body) = text.split_once('{').unwrap_or((text, ""));
+    for directive in directives.split('.').skip(1) {
+        let (name, sizes) = directive.split_once(char::is_whitespace).unwrap_or((directive, ""));
+        let sizes: Vec<u32> = sizes.split(',').map_while(|size| size.trim().parse().ok()).collect();
+        let shape = [0, 1, 2].map(|axis| sizes.get(axis).copied().unwrap_or(1));
+        match name {
+            "maxntid" if !sizes.is_empty() => needs.most_threads = Some(threads(shape)),
+            "reqntid" if !sizes.is_empty() => needs.block = Some(shape),
+            "maxnreg" if !sizes.is_empty() => needs.registers = sizes[0].min(needs.registers),
+            _ => {}
+        }
+    }
+    needs.shared_bytes = shared_bytes(body_of(body));
+    needs
+}
+
+/// The text up to the brace that ends what was opened before it.
+fn body_of(text: &str) -> &str {
+    let mut depth = 1;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// `.shared .align 4 .b8 tile[400];`, one after the other. What says no size takes what launches ask for.
+fn shared_bytes(body: &str) -> u32 {
+    let mut end: usize = 0;
+    for statement in body.split(';') {
+        let Some((_, declaration)) = statement.split_once(".shared ") else { continue };
+        // Instructions name the memory they touch, as in ld.shared.
+        if !declaration.trim_start().starts_with('.') {
+            continue;
+        }
+        let Some(parameters) = parameters(declaration) else { continue };
+        let align = alignment(declaration);
+        for parameter in parameters {
+            end = end.next_multiple_of(align) + parameter.bytes;
+        }
+    }
+    u32::try_from(end).unwrap_or(u32::MAX)
+}
+
+fn alignment(declaration: &str) -> usize {
+    let mut words = declaration.split_whitespace().skip_while(|word| *word != ".align");
+    let align = words.nth(1).and_then(|align| align.parse().ok());
+    align.filter(|align: &usize| align.is_power_of_two() && *align <= 128).unwrap_or(1)
 }
 
 fn is_name(c: char) -> bool {
@@ -122,6 +184,24 @@ mod tests {
         assert_eq!(kernels[0].parameters, Some(vec![at(0, 8), at(8, 4), at(16, 8)]));
         assert_eq!(kernels[1].parameters, Some(Vec::new()));
         assert_eq!(kernels[2].parameters, Some(vec![at(0, 8), at(8, 192), at(200, 4)]));
+        assert_eq!(kernels[2].needs, Needs { most_threads: Some(1), ..Needs::default() });
+    }
+
+    #[test]
+    fn limits_and_shared_memory_are_found() {
+        let kernels = kernels(
+            ".version 8.0 .extern .shared .align 16 .b8 asked_for[];
+            .visible .entry bounded(.param .u64 a) .maxntid 128, 2, 1 .minnctapersm 2 .maxnreg 24 {
+                .shared .align 4 .b8 tile[400]; { .shared .align 8 .f64 sum; }
+                ld.shared.f32 %f1, [tile]; }
+            .entry exact .reqntid 64 { ret; } .shared .align 4 .b8 of_no_kernel[4000];",
+        )
+        .unwrap();
+        let bounded =
+            Needs { most_threads: Some(256), registers: 24, shared_bytes: 408, ..Needs::default() };
+        assert_eq!(kernels[0].needs, bounded);
+        assert_eq!(kernels[1].needs, Needs { block: Some([64, 1, 1]), ..Needs::default() });
+        assert_eq!((bounded.most_threads(), kernels[1].needs.most_threads()), (256, 64));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::code::Code;
-use crate::driver_ffi::Driver;
+use crate::driver_ffi::{DefaultStream, Driver};
 use crate::program_memory_ffi::answer;
 use crate::properties::{BYTES, BYTES_OF_11, NAME_BYTES, Properties, UUID_OFFSET};
 use crate::{context_ffi, thread};
@@ -13,9 +13,14 @@ const MAP_HOST_FLAG: c_uint = 0x08;
 const KNOWN_FLAGS: c_uint = SCHEDULING_FLAGS | MAP_HOST_FLAG | 0x10 | 0x80;
 
 entry_points! {
-    driver fn cudaGetDeviceCount(driver, out: *mut c_int) {
+    nothing fn cudaGetDeviceCount(_nothing, out: *mut c_int) {
         let mut count = 0;
-        driver.cuDeviceGetCount(&mut count)?;
+        // That there is none is an answer, too.
+        match context_ffi::driver(DefaultStream::Legacy) {
+            Ok(driver) => driver.cuDeviceGetCount(&mut count)?,
+            Err(Code::NO_DEVICE) => {}
+            Err(code) => return Err(code),
+        }
         answer(out, count)?;
         if count == 0 { Err(Code::NO_DEVICE) } else { Ok(()) }
     }
