@@ -148,6 +148,7 @@ impl Policy {
 
     fn leave(&mut self, now: Moment, id: ClientId) {
         if let Some(gone) = self.clients.remove(&id) {
+            self.pinned_bytes -= gone.pinned;
             if gone.claimed > 0 {
                 self.miss_somebody(now);
             }

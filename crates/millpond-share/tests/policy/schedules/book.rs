@@ -123,7 +123,7 @@ impl Book {
     }
 
     /// The policy's answer, checked action by action and then as a whole.
-    pub(super) fn answered(&mut self, now: Moment, actions: &[Action]) {
+    pub(super) fn answered(&mut self, actions: &[Action]) {
         for action in actions {
             match action {
                 Action::Tell(client, message) => self.told(*client, message),
@@ -137,6 +137,10 @@ impl Book {
                 Action::Warn(client, _) => self.entry(*client).is_warned = true,
             }
         }
+    }
+
+    /// What holds once the policy has drawn its conclusions.
+    pub(super) fn check(&mut self, now: Moment) {
         assert!(self.holders_fit(), "holders that do not fit together: {:?}", self.entries);
         if self.settings.turns {
             self.check_rooms();
