@@ -74,6 +74,8 @@ pub enum Event {
     Claimed {
         /// Who.
         client: ClientId,
+        /// The claim's number, which the answer carries.
+        claim: u64,
         /// How much.
         bytes: u64,
         /// What the host has for memory that leaves the device.

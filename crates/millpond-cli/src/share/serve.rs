@@ -4,13 +4,14 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
-use millpond_share::daemon::{Audience, Daemon, Given, ONE_CLIENT, Options};
+use millpond_share::daemon::{Audience, Daemon, Given, Metrics, ONE_CLIENT, Options};
 use millpond_share::policy::{Settings, WhenStuck};
+use millpond_share::rendezvous;
 
 use super::options::{ServeOptions, WhenStuckOption};
 
 pub(crate) fn run(options: &ServeOptions) -> Result<()> {
-    let directory = options.place.own_directory();
+    let directory = options.place.own_directory()?;
     let usual = Settings::default();
     let daemon = Daemon::bind(Options {
         directory: directory.clone(),
@@ -29,7 +30,11 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
         },
         given: Given { quantum: options.quantum.is_some(), prefetch: options.prefetch.is_some() },
         audience: if options.everyone { Audience::Everyone } else { Audience::Owner },
-        metrics_port: options.metrics,
+        metrics: options.metrics.map(|at| Metrics {
+            at,
+            hosts: options.metrics_host.clone(),
+            names: options.metrics_names,
+        }),
         clients_per_process: ONE_CLIENT,
     })?;
     let (stop, mut told) = UnixStream::pair().context("cannot listen for Ctrl-C")?;
@@ -40,6 +45,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
         writeln!(say, "sharing in {}; run programs with `millpond share run`", directory.display());
     if let Some(address) = daemon.metrics_address() {
         let _ = writeln!(say, "metrics at http://{address}/metrics");
+    } else if options.metrics.is_some() {
+        let socket = rendezvous::metrics_socket(&directory);
+        let _ = writeln!(say, "metrics at http://localhost/metrics on {}", socket.display());
     }
     if options.reserve.0 > 0 {
         let _ = writeln!(

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::control::{ClientStatus, DeviceStatus, Mode, State, Status};
 
-/// The text of a scrape.
-pub(super) fn text(status: &Status) -> String {
+/// The text of a scrape, with or without the names of programs.
+pub(super) fn text(status: &Status, names: bool) -> String {
     let mut text = String::new();
     for metric in DEVICE_METRICS {
         head(&mut text, metric.name, metric.kind, metric.help);
@@ -23,13 +23,16 @@ pub(super) fn text(status: &Status) -> String {
         head(&mut text, metric.name, metric.kind, metric.help);
         for device in &status.devices {
             for client in &device.clients {
+                let name = match names {
+                    true => format!(",name=\"{}\"", escaped(&client.name)),
+                    false => String::new(),
+                };
                 let _ = writeln!(
                     text,
-                    "millpond_share_{}{{device=\"{}\",pid=\"{}\",name=\"{}\"}} {}",
+                    "millpond_share_{}{{device=\"{}\",pid=\"{}\"{name}}} {}",
                     metric.name,
                     escaped(&device.device),
                     client.pid,
-                    escaped(&client.name),
                     (metric.value)(client)
                 );
             }
@@ -186,7 +189,9 @@ mod tests {
             useful_share: 0.5,
             clients: vec![client],
         };
-        let text = text(&Status { devices: vec![device] });
+        let status = Status { devices: vec![device] };
+        assert!(!text(&status, false).contains("name="));
+        let text = text(&status, true);
         let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1\nb\\"} 1.5"#;
         assert!(text.lines().any(|line| line == held), "{text}");
         assert!(

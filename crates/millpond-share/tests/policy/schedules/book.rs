@@ -163,7 +163,7 @@ impl Book {
 
     fn told(&mut self, client: ClientId, message: &ToClient) {
         match *message {
-            ToClient::Admitted => self.admitted(client),
+            ToClient::Admitted { .. } => self.admitted(client),
             ToClient::Refused { .. } => self.entry(client).asked = None,
             ToClient::Grant { turn, room } => {
                 self.granted(client, turn);
