@@ -180,7 +180,7 @@ impl Daemon {
         if self.sessions.count_at(entrance) >= most
             && let Some(oldest) = self.sessions.oldest_at(entrance)
         {
-            self.remove(oldest, Some("makes place for the next".to_owned()));
+            self.remove(oldest, None);
         }
         None
     }

@@ -39,9 +39,24 @@ fn garbage_ends_its_own_connection_only() {
 fn a_message_longer_than_any_is_not_waited_for() {
     let stand = Stand::new(settings());
     let mut program = stand.program().joined(&hello());
-    program.socket.write_all(&(64_u32 << 20).to_le_bytes()).unwrap();
+    // What each connection can make the daemon keep.
+    let most = u32::try_from(millpond_share::framing::MOST_BYTES).unwrap();
+    assert!(most <= 8 << 10);
+    program.socket.write_all(&(most + 1).to_le_bytes()).unwrap();
     while program.hear_or_end().is_some() {}
     assert_serves(&stand);
+}
+
+#[test]
+fn half_a_message_is_not_waited_for_for_ever() {
+    let stand = Stand::new(settings());
+    let mut silent = stand.program().joined(&hello());
+    let mut halfway = stand.program().joined(&hello());
+    halfway.socket.write_all(&[40, 0, 0, 0, 1]).unwrap();
+    while halfway.hear_or_end().is_some() {}
+    // Nothing at all is no half of a message.
+    silent.want(0);
+    silent.expect_grant();
 }
 
 #[test]
