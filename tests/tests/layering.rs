@@ -65,6 +65,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond-hook/src/own_threads_ffi.rs",
     "crates/millpond-hook/src/parameters_ffi.rs",
     "crates/millpond-hook/src/staging_ffi.rs",
+    "crates/millpond-share/src/daemon/peer_pidfd_ffi.rs",
     "crates/millpond-sim/src/broker/inherited_descriptors.rs",
     "crates/millpond-sim/src/page_discard.rs",
     "crates/millpond-sim/src/shared_memory.rs",

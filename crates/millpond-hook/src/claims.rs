@@ -7,9 +7,14 @@
 //! ```text
 //!   claimed == device + graphs + min(managed, most - device - graphs)
 //! ```
+//!
+//! Claims are numbered, and an answer counts for the claim whose number it carries. A daemon that lets one claim wait for too long has
+//! lost the connection, so that its late answers reach nobody. Until it is met again, or is known to be gone, claims beyond what it
+//! has admitted are refused at once.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -20,13 +25,49 @@ const STEP_BYTES: u64 = 32 << 20;
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What comes of a claim.
+const SILENT: &str = "the sharing daemon does not answer: restart it, or wait until it does";
+
+/// What the daemon says to a claim.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Admitted,
     Refused(String),
-    /// There is nobody to ask: the daemon will be told when there is one.
-    NobodyThere,
+}
+
+/// What the listening thread hands over.
+#[derive(Debug)]
+enum Delivery {
+    Answer(u64, Verdict),
+    /// The connection is gone.
+    Lost,
+}
+
+/// What comes of a claim.
+enum Outcome {
+    Answered(Verdict),
+    /// There is no daemon to ask. The next one will be told.
+    NoDaemon,
+    /// There is one, and it does not answer.
+    Silence,
+}
+
+/// The most that a program may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    /// Beyond this, memory that the program itself asked for as managed does not count.
+    pub(crate) counted: u64,
+    /// What the daemon last said: this holds also while there is none.
+    pub(crate) told: u64,
+}
+
+/// The way to the daemon.
+pub(crate) trait Daemon {
+    /// Says a claim of this number and total, and whether it could be said.
+    fn claim(&self, number: u64, bytes: u64) -> bool;
+    /// Ends the connection.
+    fn hang_up(&self);
+    /// The program hears why it cannot have what it asked for.
+    fn refused(&self, reason: &str);
 }
 
 /// What a program asks for.
@@ -74,15 +115,35 @@ impl Amounts {
 /// See the module.
 pub(crate) struct Claims {
     amounts: Mutex<Amounts>,
-    /// Held while asking: answers come in the order of the questions.
-    verdicts: Mutex<Receiver<Verdict>>,
-    deliver: Sender<Verdict>,
+    /// Held while asking: one claim waits at a time.
+    asking: Mutex<Asking>,
+    deliver: Sender<Delivery>,
+    /// A claim has waited in vain, and the daemon has neither been met since nor is it known to be gone.
+    is_silent: AtomicBool,
+    /// The number of the last claim.
+    last: AtomicU64,
+    patience: Duration,
+}
+
+struct Asking {
+    deliveries: Receiver<Delivery>,
 }
 
 impl Claims {
     pub(crate) fn new() -> Claims {
-        let (deliver, verdicts) = channel();
-        Claims { amounts: Mutex::default(), verdicts: Mutex::new(verdicts), deliver }
+        Claims::with_patience(PATIENCE)
+    }
+
+    fn with_patience(patience: Duration) -> Claims {
+        let (deliver, deliveries) = channel();
+        Claims {
+            amounts: Mutex::default(),
+            asking: Mutex::new(Asking { deliveries }),
+            deliver,
+            is_silent: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            patience,
+        }
     }
 
     /// What the program has, as far as it counts where so much is the most that it may have.
@@ -102,50 +163,65 @@ impl Claims {
         self.amounts.lock().admitted
     }
 
-    /// An answer has come.
-    pub(crate) fn deliver(&self, verdict: Verdict) {
+    /// The answer to the claim of that number has come.
+    pub(crate) fn deliver(&self, claim: u64, verdict: Verdict) {
         // Only a receiver that is gone fails, and ours is not.
-        let _ = self.deliver.send(verdict);
+        let _ = self.deliver.send(Delivery::Answer(claim, verdict));
     }
 
-    /// The program is about to have so much more, and `most` in all. `ask` says a claim to the daemon and whether it could be said; `refused` gets
-    /// the daemon's reason.
-    pub(crate) fn take(
-        &self,
-        kind: Kind,
-        bytes: u64,
-        most: u64,
-        ask: impl Fn(u64) -> bool,
-        refused: impl Fn(&str),
-    ) -> Answer {
-        if self.take_admitted(kind, bytes, most) {
+    /// The connection is gone: the claim that waits gets no answer.
+    pub(crate) fn lose(&self) {
+        let _ = self.deliver.send(Delivery::Lost);
+    }
+
+    /// No daemon is there: none that could answer later.
+    pub(crate) fn note_no_daemon(&self) {
+        self.is_silent.store(false, Ordering::Relaxed);
+    }
+
+    /// The daemon does not take what it is told.
+    pub(crate) fn note_silence(&self) {
+        self.is_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// The program is about to have so much more.
+    pub(crate) fn take(&self, kind: Kind, bytes: u64, most: Most, daemon: &impl Daemon) -> Answer {
+        if self.take_admitted(kind, bytes, most.counted) {
             return Ok(());
         }
-        let verdicts = self.verdicts.lock();
-        if self.take_admitted(kind, bytes, most) {
+        let asking = self.asking.lock();
+        if self.take_admitted(kind, bytes, most.counted) {
             return Ok(());
         }
-        let needed = self.amounts.lock().with(kind, bytes).claimed(most);
+        let needed = self.amounts.lock().with(kind, bytes).claimed(most.counted);
         let mut reason = String::new();
         // A little in advance; where that is too much, exactly.
         for total in [needed.saturating_add(STEP_BYTES) / STEP_BYTES * STEP_BYTES, needed] {
-            match question(&verdicts, || ask(total)) {
-                Verdict::Admitted => {
+            match self.question(&asking, total, daemon) {
+                Outcome::Answered(Verdict::Admitted) => {
                     let mut amounts = self.amounts.lock();
                     *amounts = amounts.with(kind, bytes);
                     amounts.admitted = total;
                     return Ok(());
                 }
-                Verdict::NobodyThere => {
+                Outcome::NoDaemon if needed <= most.told => {
                     let mut amounts = self.amounts.lock();
                     *amounts = amounts.with(kind, bytes);
-                    amounts.admitted = amounts.admitted.max(amounts.claimed(most));
+                    amounts.admitted = amounts.admitted.max(amounts.claimed(most.counted));
                     return Ok(());
                 }
-                Verdict::Refused(why) => reason = why,
+                Outcome::Answered(Verdict::Refused(why)) => reason = why,
+                Outcome::NoDaemon => {
+                    reason = format!("{needed} bytes are more than the {} it may have", most.told);
+                    break;
+                }
+                Outcome::Silence => {
+                    reason = SILENT.to_owned();
+                    break;
+                }
             }
         }
-        refused(&reason);
+        daemon.refused(&reason);
         Err(Code::OUT_OF_MEMORY)
     }
 
@@ -161,8 +237,8 @@ impl Claims {
 
     /// Graphs have so much in all. It is there, whatever the daemon says: of what it does not let the program have it hears nothing,
     /// and takes it for a stranger's.
-    pub(crate) fn note_graphs(&self, bytes: u64, most: u64, ask: impl Fn(u64) -> bool) {
-        let verdicts = self.verdicts.lock();
+    pub(crate) fn note_graphs(&self, bytes: u64, most: u64, daemon: &impl Daemon) {
+        let asking = self.asking.lock();
         let mut amounts = self.amounts.lock();
         amounts.graphs = bytes;
         let (claimed, admitted) = (amounts.claimed(most), amounts.admitted);
@@ -170,25 +246,26 @@ impl Claims {
         if claimed <= admitted {
             return;
         }
-        match question(&verdicts, || ask(claimed)) {
-            Verdict::Admitted | Verdict::NobodyThere => {
+        match self.question(&asking, claimed, daemon) {
+            Outcome::Answered(Verdict::Admitted) | Outcome::NoDaemon => {
                 let mut amounts = self.amounts.lock();
                 amounts.admitted = amounts.admitted.max(claimed);
             }
-            Verdict::Refused(_) => {}
+            Outcome::Answered(Verdict::Refused(_)) | Outcome::Silence => {}
         }
     }
 
     /// A new daemon knows of what the program has and of nothing in advance.
     pub(crate) fn begin_anew(&self, most: u64) {
+        self.is_silent.store(false, Ordering::Relaxed);
         let mut amounts = self.amounts.lock();
         amounts.admitted = amounts.claimed(most);
     }
 
-    /// The program has less again. `tell` hears of it when it is worth a message.
-    pub(crate) fn give_back(&self, kind: Kind, bytes: u64, most: u64, tell: impl FnOnce(u64)) {
-        // Not while somebody asks for more: the daemon would take the one for the other.
-        let asking = self.verdicts.try_lock();
+    /// The program has less again. The daemon hears of it when it is worth a message.
+    pub(crate) fn give_back(&self, kind: Kind, bytes: u64, most: u64, daemon: &impl Daemon) {
+        // Not while another thread asks for more: the daemon would take the one for the other.
+        let asking = self.asking.try_lock();
         let mut amounts = self.amounts.lock();
         let of = amounts.of(kind);
         *of = of.saturating_sub(bytes);
@@ -196,20 +273,40 @@ impl Claims {
         let unused = amounts.admitted.saturating_sub(claimed);
         if asking.is_some() && unused > 2 * STEP_BYTES {
             amounts.admitted = claimed.next_multiple_of(STEP_BYTES);
-            tell(amounts.admitted);
+            daemon.claim(self.next_number(), amounts.admitted);
         }
     }
-}
 
-/// Asks and waits. What an earlier question that was given up gets for an answer is none for this one.
-fn question(verdicts: &Receiver<Verdict>, ask: impl FnOnce() -> bool) -> Verdict {
-    while verdicts.try_recv().is_ok() {}
-    if !ask() {
-        return Verdict::NobodyThere;
+    fn next_number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
-    match verdicts.recv_timeout(PATIENCE) {
-        Ok(verdict) => verdict,
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Verdict::NobodyThere,
+
+    /// Asks and waits for the answer of the same number. After one that does not come, the connection is not used again.
+    fn question(&self, asking: &Asking, total: u64, daemon: &impl Daemon) -> Outcome {
+        // The end of an earlier connection is none of this one.
+        while asking.deliveries.try_recv().is_ok() {}
+        let number = self.next_number();
+        if !daemon.claim(number, total) {
+            let is_silent = self.is_silent.load(Ordering::Relaxed);
+            return if is_silent { Outcome::Silence } else { Outcome::NoDaemon };
+        }
+        let due = Instant::now() + self.patience;
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            match asking.deliveries.recv_timeout(left) {
+                Ok(Delivery::Answer(of, verdict)) if of == number => {
+                    return Outcome::Answered(verdict);
+                }
+                Ok(Delivery::Answer(..)) => {}
+                Ok(Delivery::Lost) => return Outcome::NoDaemon,
+                // The sender is ours, so it is the time that is over.
+                Err(_) => {
+                    self.note_silence();
+                    daemon.hang_up();
+                    return Outcome::Silence;
+                }
+            }
+        }
     }
 }
 
@@ -218,63 +315,153 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const NO_LIMIT: u64 = u64::MAX;
+    const NO_LIMIT: Most = Most { counted: u64::MAX, told: u64::MAX };
+
+    /// A daemon that admits up to so much, if it answers.
+    struct Scripted<'a> {
+        claims: &'a Claims,
+        most: u64,
+        is_there: bool,
+        answers: bool,
+        asked: Mutex<Vec<u64>>,
+        hung_up: Mutex<u32>,
+        reason: Mutex<String>,
+    }
+
+    impl<'a> Scripted<'a> {
+        fn new(claims: &'a Claims, most: u64) -> Scripted<'a> {
+            Scripted {
+                claims,
+                most,
+                is_there: true,
+                answers: true,
+                asked: Mutex::default(),
+                hung_up: Mutex::default(),
+                reason: Mutex::default(),
+            }
+        }
+
+        fn absent(claims: &'a Claims) -> Scripted<'a> {
+            Scripted { is_there: false, ..Scripted::new(claims, 0) }
+        }
+    }
+
+    impl Daemon for Scripted<'_> {
+        fn claim(&self, number: u64, bytes: u64) -> bool {
+            if !self.is_there || *self.hung_up.lock() > 0 {
+                return false;
+            }
+            self.asked.lock().push(bytes);
+            if self.answers {
+                let fits = bytes <= self.most;
+                let refused = || Verdict::Refused("full".into());
+                self.claims.deliver(number, if fits { Verdict::Admitted } else { refused() });
+            }
+            true
+        }
+
+        fn hang_up(&self) {
+            *self.hung_up.lock() += 1;
+        }
+
+        fn refused(&self, reason: &str) {
+            *self.reason.lock() = reason.to_owned();
+        }
+    }
 
     #[test]
     fn small_allocations_share_a_claim() {
         let claims = Claims::new();
-        let asked = Mutex::new(Vec::new());
-        let ask = |total| {
-            asked.lock().push(total);
-            claims.deliver(Verdict::Admitted);
-            true
-        };
+        let daemon = Scripted::new(&claims, u64::MAX);
         for _ in 0..33 {
-            claims.take(Kind::Device, MIB, NO_LIMIT, ask, |_| ()).unwrap();
+            claims.take(Kind::Device, MIB, NO_LIMIT, &daemon).unwrap();
         }
-        assert_eq!(*asked.lock(), [32 * MIB, 64 * MIB]);
-        assert_eq!(claims.claimed(NO_LIMIT), 33 * MIB);
+        assert_eq!(*daemon.asked.lock(), [32 * MIB, 64 * MIB]);
+        assert_eq!(claims.claimed(u64::MAX), 33 * MIB);
     }
 
     #[test]
     fn what_fits_exactly_is_not_refused_for_the_advance() {
         let claims = Claims::new();
-        let ask = |total| {
-            let fits = total <= 100 * MIB;
-            claims.deliver(if fits { Verdict::Admitted } else { Verdict::Refused("full".into()) });
-            true
-        };
-        assert_eq!(claims.take(Kind::Device, 100 * MIB, NO_LIMIT, ask, |_| ()), Ok(()));
-        let reason = Mutex::new(String::new());
-        let refused =
-            claims.take(Kind::Device, 1, NO_LIMIT, ask, |why| *reason.lock() = why.to_owned());
+        let daemon = Scripted::new(&claims, 100 * MIB);
+        assert_eq!(claims.take(Kind::Device, 100 * MIB, NO_LIMIT, &daemon), Ok(()));
+        let refused = claims.take(Kind::Device, 1, NO_LIMIT, &daemon);
         assert_eq!(refused, Err(Code::OUT_OF_MEMORY));
-        assert_eq!(*reason.lock(), "full");
-        assert_eq!(claims.claimed(NO_LIMIT), 100 * MIB);
+        assert_eq!(*daemon.reason.lock(), "full");
+        assert_eq!(claims.claimed(u64::MAX), 100 * MIB);
     }
 
     #[test]
-    fn without_a_daemon_nothing_is_refused_and_little_is_said_of_what_is_given_back() {
+    fn an_answer_counts_for_its_own_claim_only() {
+        /// Answers each claim with the verdict on the one before.
+        struct Late<'a>(Scripted<'a>, Mutex<Option<u64>>);
+        impl Daemon for Late<'_> {
+            fn claim(&self, number: u64, bytes: u64) -> bool {
+                if let Some(before) = self.1.lock().replace(number) {
+                    self.0.claims.deliver(before, Verdict::Admitted);
+                }
+                self.0.claim(number, bytes)
+            }
+            fn hang_up(&self) {
+                self.0.hang_up();
+            }
+            fn refused(&self, reason: &str) {
+                self.0.refused(reason);
+            }
+        }
         let claims = Claims::new();
-        claims.take(Kind::Device, 100 * MIB, NO_LIMIT, |_| false, |_| ()).unwrap();
+        let daemon = Late(Scripted::new(&claims, 200 * MIB), Mutex::default());
+        assert_eq!(claims.take(Kind::Device, 200 * MIB, NO_LIMIT, &daemon), Ok(()));
+        for _ in 0..3 {
+            let more = claims.take(Kind::Device, 100 * MIB, NO_LIMIT, &daemon);
+            assert_eq!(more, Err(Code::OUT_OF_MEMORY), "the verdict on another claim counted");
+        }
+        assert_eq!(claims.claimed(u64::MAX), 200 * MIB);
+    }
+
+    #[test]
+    fn after_one_answer_that_does_not_come_nothing_waits_and_nothing_is_granted() {
+        let claims = Claims::with_patience(Duration::from_millis(50));
+        let mut daemon = Scripted::new(&claims, 200 * MIB);
+        assert_eq!(claims.take(Kind::Device, 100 * MIB, NO_LIMIT, &daemon), Ok(()));
+        daemon.answers = false;
+        for _ in 0..3 {
+            let more = claims.take(Kind::Device, 100 * MIB, NO_LIMIT, &daemon);
+            assert_eq!(more, Err(Code::OUT_OF_MEMORY));
+            assert_eq!(*daemon.reason.lock(), SILENT);
+        }
+        assert_eq!(daemon.asked.lock().len(), 2, "one claim waits, and no other after it");
+        assert_eq!(*daemon.hung_up.lock(), 1);
+        // What was admitted is the program's all the same.
+        assert_eq!(claims.take(Kind::Device, 20 * MIB, NO_LIMIT, &daemon), Ok(()));
+        let again = Scripted::new(&claims, 300 * MIB);
+        claims.begin_anew(u64::MAX);
+        assert_eq!(claims.take(Kind::Device, 100 * MIB, NO_LIMIT, &again), Ok(()));
+    }
+
+    #[test]
+    fn without_a_daemon_what_it_last_said_holds_and_little_is_said_of_what_is_given_back() {
+        let claims = Claims::new();
+        let most = Most { counted: u64::MAX, told: 100 * MIB };
+        let absent = Scripted::absent(&claims);
+        claims.take(Kind::Device, 100 * MIB, most, &absent).unwrap();
         assert_eq!(claims.admitted(), 100 * MIB);
-        let told = Mutex::new(Vec::new());
-        claims.give_back(Kind::Device, MIB, NO_LIMIT, |kept| told.lock().push(kept));
-        claims.give_back(Kind::Device, 98 * MIB, NO_LIMIT, |kept| told.lock().push(kept));
-        assert_eq!(*told.lock(), [32 * MIB]);
-        assert_eq!((claims.claimed(NO_LIMIT), claims.admitted()), (MIB, 32 * MIB));
+        assert_eq!(claims.take(Kind::Device, 1, most, &absent), Err(Code::OUT_OF_MEMORY));
+        assert!(absent.reason.lock().contains("more than"), "{}", absent.reason.lock());
+        let there = Scripted::new(&claims, u64::MAX);
+        claims.give_back(Kind::Device, MIB, u64::MAX, &there);
+        claims.give_back(Kind::Device, 98 * MIB, u64::MAX, &there);
+        assert_eq!(*there.asked.lock(), [32 * MIB]);
+        assert_eq!((claims.claimed(u64::MAX), claims.admitted()), (MIB, 32 * MIB));
     }
 
     #[test]
     fn managed_memory_counts_as_far_as_the_rest_leaves_room() {
         const MOST: u64 = 100 * MIB;
         let claims = Claims::new();
-        let ask = |total| {
-            let fits = total <= MOST;
-            claims.deliver(if fits { Verdict::Admitted } else { Verdict::Refused("full".into()) });
-            true
-        };
-        let take = |kind, mib: u64| claims.take(kind, mib * MIB, MOST, ask, |_| ());
+        let daemon = Scripted::new(&claims, MOST);
+        let most = Most { counted: MOST, told: MOST };
+        let take = |kind, mib: u64| claims.take(kind, mib * MIB, most, &daemon);
         assert_eq!(take(Kind::Device, 40), Ok(()));
         assert_eq!(claims.beyond(Kind::Managed, 300 * MIB, MOST), 240 * MIB);
         assert_eq!(take(Kind::Managed, 300), Ok(()));
@@ -282,8 +469,8 @@ mod tests {
         // The device's memory is had all the same.
         assert_eq!(take(Kind::Device, 60), Ok(()));
         assert_eq!(take(Kind::Device, 1), Err(Code::OUT_OF_MEMORY));
-        claims.give_back(Kind::Device, 100 * MIB, MOST, |_| ());
-        claims.give_back(Kind::Managed, 270 * MIB, MOST, |_| ());
+        claims.give_back(Kind::Device, 100 * MIB, MOST, &daemon);
+        claims.give_back(Kind::Managed, 270 * MIB, MOST, &daemon);
         assert_eq!(claims.claimed(MOST), 30 * MIB);
     }
 }

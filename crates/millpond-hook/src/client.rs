@@ -1,5 +1,6 @@
 //! This process on one device: what calls pass through, and what the link's thread works with.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
@@ -10,9 +11,9 @@ use parking_lot::Mutex;
 
 use crate::books::{Books, Physical};
 use crate::captures::Captures;
-use crate::claims::{Claims, Kind, Verdict};
+use crate::claims::{self, Claims, Kind, Most, Verdict};
 use crate::code::{Answer, Code};
-use crate::connection::{Connection, Listening, Met};
+use crate::connection::{Connection, Listening, Met, Said};
 use crate::contexts::Contexts;
 use crate::driver_ffi as driver;
 use crate::environment::Wishes;
@@ -95,8 +96,8 @@ impl Client {
         }));
         let listening = match client.meet(Standing::default()) {
             Ok(listening) => listening,
-            Err(why) => {
-                without_sharing(&why);
+            Err(not_met) => {
+                without_sharing(&not_met.why);
                 return None;
             }
         };
@@ -112,7 +113,7 @@ impl Client {
     }
 
     /// Says hello and takes the daemon's settings. The error is a line for the user.
-    pub(crate) fn meet(&self, standing: Standing) -> Result<Listening, String> {
+    pub(crate) fn meet(&self, standing: Standing) -> Result<Listening, NotMet> {
         let wishes = &self.wishes;
         let hello = Hello {
             protocol: PROTOCOL,
@@ -131,16 +132,24 @@ impl Client {
                 self.take_settings(&welcome);
                 Ok(listening)
             }
-            Ok(Met::Unfit(reason)) => Err(reason),
-            Err(error) => Err(format!("no daemon answers at {}: {error}", wishes.socket.display())),
+            Ok(Met::Unfit(why)) => Err(NotMet { why, is_absent: false }),
+            Err(error) => Err(NotMet {
+                why: format!("no daemon answers at {}: {error}", wishes.socket.display()),
+                is_absent: matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                ),
+            }),
         }
     }
 
     /// Begins to listen. Answers to claims go to whoever waits for them; everything else is for the link's thread.
     pub(crate) fn listen(&'static self, listening: Listening) -> std::io::Result<()> {
         listening.hand_to(move |message| match message {
-            Some(ToClient::Admitted) => self.claims.deliver(Verdict::Admitted),
-            Some(ToClient::Refused { reason }) => self.claims.deliver(Verdict::Refused(reason)),
+            Some(ToClient::Admitted { claim }) => self.claims.deliver(claim, Verdict::Admitted),
+            Some(ToClient::Refused { claim, reason }) => {
+                self.claims.deliver(claim, Verdict::Refused(reason));
+            }
             Some(message) => {
                 log(|| format!("heard {message:?}"));
                 self.tell_link(Event::Message(message));
@@ -148,7 +157,7 @@ impl Client {
             None => {
                 crate::process::forget_socket(self);
                 self.connection.forget();
-                self.claims.deliver(Verdict::NobodyThere);
+                self.claims.lose();
                 self.tell_link(Event::Lost);
             }
         })
@@ -168,9 +177,14 @@ impl Client {
         let _ = self.events.send(event);
     }
 
+    /// Says something to the daemon, and whether it could be said.
     pub(crate) fn say(&self, message: &ToDaemon) -> bool {
         log(|| format!("says {message:?}"));
-        self.connection.say(message)
+        let said = self.connection.say(message);
+        if said == Said::TakenTooSlowly {
+            self.claims.note_silence();
+        }
+        said == Said::Yes
     }
 
     /// Makes a call that gives the device work on a stream, as soon as the device may be used. It is inside the gate until the driver
@@ -252,23 +266,24 @@ impl Client {
         let most = self.most_bytes();
         let beyond = self.claims.beyond(kind, bytes, most).min(bytes);
         let host = if beyond == 0 { u64::MAX } else { crate::host_memory::room() };
-        let refused = |reason: &str| warn_once(&self.said_why, &format!("out of memory: {reason}"));
         if beyond > host {
-            refused(&format!(
+            self.refuse(&format!(
                 "{beyond} bytes of managed memory are more than the device has, and the host has {host}: free host memory"
             ));
             return Err(Code::OUT_OF_MEMORY);
         }
-        let cgroup_room = crate::host_memory::cgroup_room;
-        let ask = |bytes| self.say(&ToDaemon::Claim { bytes, cgroup_room: cgroup_room() });
-        self.claims.take(kind, bytes, most, ask, refused)
+        let told = self.settings.lock().memory_bytes;
+        self.claims.take(kind, bytes, Most { counted: most, told }, &Way(self))
+    }
+
+    /// Says once why the program cannot have what it asked for.
+    fn refuse(&self, reason: &str) {
+        warn_once(&self.said_why, &format!("out of memory: {reason}"));
     }
 
     /// The program has less memory again.
     pub(crate) fn unclaim(&self, kind: Kind, bytes: u64) {
-        self.claims.give_back(kind, bytes, self.most_bytes(), |bytes| {
-            self.say(&ToDaemon::Claim { bytes, cgroup_room: None });
-        });
+        self.claims.give_back(kind, bytes, self.most_bytes(), &Way(self));
     }
 
     /// What the program has, as far as it counts.
@@ -318,9 +333,7 @@ impl Client {
         books.traffic.resident_bytes = books.traffic.resident_bytes - before + bytes;
         drop(books);
         if before != bytes {
-            let cgroup_room = crate::host_memory::cgroup_room;
-            let ask = |bytes| self.say(&ToDaemon::Claim { bytes, cgroup_room: cgroup_room() });
-            self.claims.note_graphs(bytes, self.most_bytes(), ask);
+            self.claims.note_graphs(bytes, self.most_bytes(), &Way(self));
         }
     }
 
@@ -333,6 +346,31 @@ impl Client {
     pub(crate) fn memory_info(&self) -> (u64, u64) {
         let total = self.settings.lock().memory_bytes;
         (total, total.saturating_sub(self.claimed_bytes()))
+    }
+}
+
+/// Why the daemon was not met.
+pub(crate) struct NotMet {
+    why: String,
+    /// Nothing listens there: it is not that a daemon does not answer.
+    pub(crate) is_absent: bool,
+}
+
+/// A client's way to the daemon, for claims.
+struct Way<'a>(&'a Client);
+
+impl claims::Daemon for Way<'_> {
+    fn claim(&self, claim: u64, bytes: u64) -> bool {
+        let cgroup_room = crate::host_memory::cgroup_room();
+        self.0.say(&ToDaemon::Claim { claim, bytes, cgroup_room })
+    }
+
+    fn hang_up(&self) {
+        self.0.connection.hang_up();
+    }
+
+    fn refused(&self, reason: &str) {
+        self.0.refuse(reason);
     }
 }
 

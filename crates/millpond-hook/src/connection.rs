@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millpond_share::dialing;
 use millpond_share::framing::{self, Inbox};
 use millpond_share::protocol::{Hello, ToClient, ToDaemon};
 use parking_lot::Mutex;
@@ -20,6 +21,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     socket: Mutex<Option<Arc<UnixStream>>>,
+}
+
+/// Whether something could be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Yes,
+    No,
+    /// There is a daemon, and it does not take what it is told.
+    TakenTooSlowly,
 }
 
 /// What comes of a hello.
@@ -39,15 +49,20 @@ pub(crate) struct Listening {
 impl Connection {
     /// Connects and says hello. From then on [`say`](Self::say) says things.
     pub(crate) fn meet(&self, path: &Path, hello: &Hello) -> io::Result<Met> {
-        let socket = Arc::new(UnixStream::connect(path)?);
+        let due = Instant::now() + PATIENCE;
+        let socket = Arc::new(dialing::connect(path, PATIENCE)?);
         socket.set_write_timeout(Some(PATIENCE))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
         let mut bytes = Vec::new();
         framing::append(hello, &mut bytes);
-        send_all(&socket, &bytes)?;
+        let sent = send_all(&socket, &bytes);
+        // A daemon that takes no more clients may have said why before it read anything.
+        if sent.as_ref().is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+            sent?;
+        }
         let mut inbox = Inbox::new(framing::MOST_BYTES);
-        let due = Instant::now() + PATIENCE;
         loop {
+            let left = due.saturating_duration_since(Instant::now());
+            socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
             match next(&socket, &mut inbox)? {
                 ToClient::Unfit { reason } => return Ok(Met::Unfit(reason)),
                 welcome @ ToClient::Welcome { .. } => {
@@ -62,19 +77,27 @@ impl Connection {
         }
     }
 
-    /// Says something, and whether it could be said. A daemon that does not listen is as good as none.
-    pub(crate) fn say(&self, message: &ToDaemon) -> bool {
+    /// Says something. A daemon that does not take it is as good as none.
+    pub(crate) fn say(&self, message: &ToDaemon) -> Said {
         let mut socket = self.socket.lock();
-        let Some(open) = socket.as_ref() else { return false };
+        let Some(open) = socket.as_ref() else { return Said::No };
         let mut bytes = Vec::new();
         framing::append(message, &mut bytes);
-        if send_all(open, &bytes).is_err() {
-            // The listener finds the end of it and says so.
-            let _ = open.shutdown(std::net::Shutdown::Both);
-            *socket = None;
-            return false;
+        let Err(error) = send_all(open, &bytes) else { return Said::Yes };
+        // The listener finds the end of it and says so.
+        let _ = open.shutdown(std::net::Shutdown::Both);
+        *socket = None;
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Said::TakenTooSlowly,
+            _ => Said::No,
         }
-        true
+    }
+
+    /// Ends the connection. The listener finds the end of it and says so.
+    pub(crate) fn hang_up(&self) {
+        if let Some(open) = self.socket.lock().take() {
+            let _ = open.shutdown(std::net::Shutdown::Both);
+        }
     }
 
     /// There is no daemon any more.

@@ -185,7 +185,7 @@ impl Link {
             ToClient::Settings { .. } => self.client.take_settings(&message),
             ToClient::Welcome { .. }
             | ToClient::Unfit { .. }
-            | ToClient::Admitted
+            | ToClient::Admitted { .. }
             | ToClient::Refused { .. } => {}
         }
     }

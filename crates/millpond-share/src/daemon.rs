@@ -2,51 +2,61 @@
 //!
 //! Sockets, clock, processes and the host's memory are here; what to do about them is the [policy](crate::policy)'s.
 
+mod admission;
+mod client_session;
 mod connection;
-mod control_desk;
+mod control_session;
 mod descriptors;
 mod device;
-mod guest;
+mod directory;
 mod host_memory;
 mod kept;
 mod log;
 mod metrics;
 mod peer;
+mod peer_pidfd_ffi;
 mod place;
-mod reception;
+mod process_identity;
+mod readiness;
 mod scrape;
+mod session;
+mod sessions;
+mod user;
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::policy::{Action, ClientId, Event, Moment, Settings};
 use crate::protocol::DeviceId;
+use admission::{BREATH, Listeners, MOST_CONTROLS, MOST_SCRAPES, MetricsListener};
 use connection::Ended;
 use device::Device;
-use guest::{Guest, GuestNumber, Joined, Role};
 pub use kept::Given;
 use kept::Kept;
 use log::Log;
-use place::{Openness, Place};
-use reception::Desk;
+use place::Place;
+use readiness::{Readiness, Ready};
+use scrape::Scrapes;
+use session::{Role, SessionId};
+use sessions::Sessions;
 
 /// The most clients at a time, if there are descriptors for so many.
 const MOST_CLIENTS: usize = 4096;
-/// The most that ask or set, and the most that read the metrics. Their places are nobody else's.
-const MOST_AT_A_DESK: usize = 16;
 /// The most devices at a time.
 const MOST_DEVICES: usize = 1024;
-/// So long nobody is let in when the system has refused to.
-const BREATH: Duration = Duration::from_millis(100);
+/// The most messages of one user's peers in a round: so long other users wait, however many connections that one has.
+const MESSAGES_OF_A_USER: usize = 256;
 /// The longest sleep: also how late it is noticed that a peer says nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// Between looks at all sessions.
+const HOUSEKEEPING: Duration = Duration::from_millis(250);
+/// The daemon's clock goes on in steps of so much, since with each of them every client's times are added up.
+const TICK: Duration = Duration::from_millis(1);
+/// Drawing conclusions, which looks at all clients, takes at most one part in so many of the time.
+const PARTS_FOR_SETTLING: u32 = 4;
 
 /// Who may share the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +79,8 @@ pub struct Options {
     pub given: Given,
     /// Who may share them.
     pub audience: Audience,
-    /// Where Prometheus finds its figures; on the loopback only.
-    pub metrics_port: Option<u16>,
+    /// Where Prometheus finds its figures, if anywhere.
+    pub metrics: Option<Metrics>,
     /// The most clients of one process on one device: [`ONE_CLIENT`], but for a process that plays several programs. A newer one
     /// takes the place of the oldest.
     pub clients_per_process: usize,
@@ -78,6 +88,27 @@ pub struct Options {
 
 /// A client is one process on one device.
 pub const ONE_CLIENT: usize = 1;
+
+/// Figures for Prometheus.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Where.
+    pub at: MetricsAt,
+    /// What requests over TCP may call this host, beside the loopback's names and the address itself. Requests that name another are
+    /// refused: they come from web pages.
+    pub hosts: Vec<String>,
+    /// Whether names of programs are among the figures over TCP, where every user of the machine can read them.
+    pub names: bool,
+}
+
+/// Where the metrics are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsAt {
+    /// A socket in the daemon's directory, for its owner alone. Names of programs are among the figures.
+    Socket,
+    /// A TCP port.
+    Tcp(SocketAddr),
+}
 
 /// Why there can be no daemon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,11 +130,11 @@ pub enum DaemonError {
         /// Why not.
         reason: String,
     },
-    /// The port cannot be had.
-    #[error("port {port} for metrics: {reason}: choose another with --metrics")]
-    Port {
+    /// The address cannot be had.
+    #[error("{address} for metrics: {reason}: choose another with --metrics")]
+    Address {
         /// Which.
-        port: u16,
+        address: SocketAddr,
         /// Why not.
         reason: String,
     },
@@ -115,235 +146,287 @@ pub enum DaemonError {
 /// A daemon that listens.
 #[derive(Debug)]
 pub struct Daemon {
-    _place: Place,
-    directory: PathBuf,
+    place: Place,
     kept: Kept,
-    clients: UnixListener,
-    control: UnixListener,
-    scrapes: Option<TcpListener>,
-    guests: BTreeMap<GuestNumber, Guest>,
+    listeners: Listeners,
+    scrapes: Option<Scrapes>,
+    readiness: Readiness,
+    sessions: Sessions,
     devices: BTreeMap<DeviceId, Device>,
+    /// The devices whose policies have heard something and drawn no conclusions yet.
+    unsettled: BTreeSet<DeviceId>,
+    /// Before this they are not drawn.
+    settles_from: Instant,
     settings: Settings,
     audience: Audience,
     clients_per_process: usize,
     most_clients: usize,
-    next_guest: u64,
     start: Instant,
-    /// Until then nobody is let in: the system would not have it.
+    /// The daemon's clock.
+    now: Moment,
+    /// What the host's memory was, and when.
+    host_available: (Moment, u64),
+    kept_house: Instant,
+    /// Until then no connection is accepted: the system gave none.
     deaf_until: Option<Instant>,
+    /// When, since boot, no connection of a client was waiting to be accepted.
+    queue_was_empty: Duration,
     log: Log,
-}
-
-/// What became ready.
-#[derive(Debug, Default)]
-struct Ready {
-    stop: bool,
-    dead: Vec<GuestNumber>,
-    guests: Vec<GuestNumber>,
-    listeners: Vec<Desk>,
 }
 
 impl Daemon {
     /// Listens in its directory. From now on clients can connect; they are served by [`run`](Daemon::run).
     pub fn bind(options: Options) -> Result<Daemon, DaemonError> {
-        let openness = match options.audience {
-            Audience::Owner => Openness::Owner,
-            Audience::Everyone => Openness::Everyone,
+        let waits_from = Daemon::waits_from();
+        let place = Place::take(&options.directory, options.audience)?;
+        let metrics = options.metrics.map(|metrics| Scrapes::listen(&metrics, &place));
+        let (metrics, scrapes) = metrics.transpose()?.unzip();
+        let listeners = Listeners {
+            clients: place.listen_for_clients(options.audience)?,
+            control: place.listen_for_control()?,
+            metrics,
         };
-        let (place, clients, control) = Place::take(&options.directory, openness)?;
-        let scrapes = options.metrics_port.map(scrape::listen).transpose()?;
-        let (mut kept, wrong) = Kept::load(&options.directory);
+        let wait = |error: std::io::Error| DaemonError::Wait(error.to_string());
+        let readiness = Readiness::new().map_err(wait)?;
+        for (entrance, listener) in listeners.descriptors() {
+            readiness.watch_listener(listener, entrance).map_err(wait)?;
+        }
+        let (mut kept, wrong) = Kept::load(place.directory());
         kept.forget(options.given);
         let log = Log::new();
         wrong.into_iter().for_each(|wrong| log.say(wrong));
+        let start = Instant::now();
         Ok(Daemon {
-            _place: place,
-            directory: options.directory,
-            clients,
-            control,
+            place,
+            listeners,
             scrapes,
-            guests: BTreeMap::new(),
+            readiness,
+            sessions: Sessions::default(),
             devices: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
+            settles_from: start,
             settings: kept.settings(options.settings),
             kept,
             audience: options.audience,
             clients_per_process: options.clients_per_process.max(1),
             most_clients: descriptors::peers()
-                .saturating_sub(2 * MOST_AT_A_DESK)
+                .saturating_sub(MOST_CONTROLS + MOST_SCRAPES)
                 .clamp(1, MOST_CLIENTS),
-            next_guest: 1,
-            start: Instant::now(),
+            start,
+            now: Moment::ZERO,
+            host_available: (Moment::ZERO, host_memory::available()),
+            kept_house: start,
             deaf_until: None,
+            queue_was_empty: waits_from,
             log,
         })
     }
 
-    /// Where the metrics are, if anywhere.
+    /// The TCP address of the metrics, if they have one.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.scrapes.as_ref().and_then(|listener| listener.local_addr().ok())
+        match &self.listeners.metrics {
+            Some(MetricsListener::Tcp(listener)) => listener.local_addr().ok(),
+            _ => None,
+        }
     }
 
     /// Serves until `stop` can be read from, or its other end is closed.
     pub fn run(mut self, stop: impl AsFd) -> Result<(), DaemonError> {
+        let failed = |error: std::io::Error| DaemonError::Wait(error.to_string());
+        self.readiness.watch_stop(&stop).map_err(failed)?;
         loop {
-            let ready =
-                self.wait(stop.as_fd()).map_err(|error| DaemonError::Wait(error.to_string()))?;
+            let waits_from = Daemon::waits_from();
+            let ready = self.readiness.wait(self.sleep()).map_err(failed)?;
             if ready.stop {
                 return Ok(());
             }
-            // The dead go first: what they held may be what others wait for.
-            ready.dead.iter().for_each(|&guest| self.remove(guest, None));
-            ready.guests.iter().for_each(|&guest| self.attend(guest));
-            self.receive_guests(&ready.listeners);
-            self.dismiss_the_silent();
-            self.look_at_the_clock();
+            self.go_round(&ready);
+            if !ready.is_partial {
+                self.note_empty_queue(waits_from, &ready.entrances);
+            }
         }
     }
 
-    fn now(&self) -> Moment {
-        self.start.elapsed()
+    fn go_round(&mut self, ready: &Ready) {
+        self.advance_clock();
+        // The dead go first: what they held may be what others wait for.
+        ready.dead.iter().for_each(|&id| self.remove(id, None));
+        ready.sessions.iter().for_each(|&id| self.sessions.note_ready(id));
+        self.serve_the_ready();
+        self.resume_accepting();
+        self.accept(&ready.entrances);
+        if self.kept_house.elapsed() >= HOUSEKEEPING {
+            self.kept_house = Instant::now();
+            self.dismiss_the_overdue();
+        }
+        self.settle();
+    }
+
+    fn advance_clock(&mut self) {
+        let now = self.start.elapsed();
+        if now.saturating_sub(self.now) >= TICK {
+            self.now = now;
+        }
     }
 
     /// How long nothing needs to be done by itself.
     fn sleep(&self) -> Duration {
-        if self.guests.values().any(|guest| guest.connection.has_message()) {
+        if self.sessions.any_ready() {
             return Duration::ZERO;
         }
-        let now = self.now();
-        let next = self.devices.values().filter_map(|device| device.policy.next_moment()).min();
+        let now = Instant::now();
+        let pause = self.settles_from.saturating_duration_since(now);
+        if !self.unsettled.is_empty() {
+            return pause;
+        }
         let longest = if self.deaf_until.is_some() { BREATH } else { LONGEST_SLEEP };
-        next.map_or(longest, |next| next.saturating_sub(now).min(longest))
-    }
-
-    fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<Ready> {
-        let mut descriptors = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        // Who would be one too many waits outside.
-        let desks = self.open_desks();
-        for desk in &desks {
-            descriptors.push(PollFd::from_borrowed_fd(self.listener(*desk), PollFlags::IN));
-        }
-        let first_guest = descriptors.len();
-        for guest in self.guests.values() {
-            let mut interest = PollFlags::empty();
-            interest.set(PollFlags::IN, !guest.connection.has_message());
-            interest.set(PollFlags::OUT, guest.connection.has_unsent());
-            descriptors.push(PollFd::new(&guest.connection, interest));
-        }
-        let first_death = descriptors.len();
-        let mortal =
-            || self.guests.iter().filter_map(|(n, guest)| Some((*n, guest.peer.as_ref()?)));
-        for (_, peer) in mortal() {
-            descriptors.push(PollFd::from_borrowed_fd(peer.death(), PollFlags::IN));
-        }
-        let sleep = self.sleep();
-        let timeout =
-            Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: i64::from(sleep.subsec_nanos()) };
-        match poll(&mut descriptors, Some(&timeout)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
-            Err(error) => return Err(error.into()),
-        }
-        let is_ready = |at: usize| !descriptors[at].revents().is_empty();
-        let guests = self.guests.iter().zip(first_guest..);
-        let ready =
-            guests.filter(|((_, guest), at)| is_ready(*at) || guest.connection.has_message());
-        Ok(Ready {
-            stop: is_ready(0),
-            listeners: desks
-                .into_iter()
-                .zip(1..)
-                .filter(|(_, at)| is_ready(*at))
-                .map(|(d, _)| d)
-                .collect(),
-            guests: ready.map(|((number, _), _)| *number).collect(),
-            dead: mortal()
-                .zip(first_death..)
-                .filter(|(_, at)| is_ready(*at))
-                .map(|((n, _), _)| n)
-                .collect(),
+        let due = self.devices.values().filter_map(|device| device.due).min();
+        due.map_or(longest, |due| {
+            let left = due.saturating_sub(self.start.elapsed());
+            left.max(pause).min(longest)
         })
     }
 
-    /// One guest's turn: at most one message.
-    fn attend(&mut self, number: GuestNumber) {
-        let Some(guest) = self.guests.get_mut(&number) else { return };
-        let served = match &guest.role {
-            Role::Scrape { .. } => self.serve_scrape(number),
-            Role::Control { .. } => self.serve_control(number),
-            Role::Client(_) => self.serve_client(number),
-        };
-        match served {
-            Ok(()) => {}
-            Err(Ended::Closed) => self.remove(number, None),
-            Err(why) => self.remove(number, Some(why.to_string())),
-        }
-    }
-
-    /// A guest is gone: whatever it had is free. What is not usual is said in the log.
-    fn remove(&mut self, number: GuestNumber, why: Option<String>) {
-        let Some(guest) = self.guests.remove(&number) else { return };
-        if let Some(why) = why {
-            self.log.say(guest.line(&why));
-        }
-        if let Role::Client(Some(Joined { device, .. })) = guest.role {
-            self.happened(device, Event::Left(number.as_client()));
-            if self.devices.get(&device).is_some_and(|device| device.policy.is_deserted()) {
-                self.devices.remove(&device);
+    /// Some messages of each user's peers, one of each in turn.
+    fn serve_the_ready(&mut self) {
+        for user in self.sessions.users_with_ready() {
+            for _ in 0..MESSAGES_OF_A_USER {
+                let Some(id) = self.sessions.next_ready(user) else { break };
+                self.attend(id);
+                let session = self.sessions.get(id);
+                if session.is_some_and(|session| session.connection.has_message()) {
+                    self.sessions.note_ready(id);
+                }
             }
         }
     }
 
-    /// Tells a device's policy what happened, and does what it wants done.
+    /// At most one message of a peer.
+    fn attend(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let served = match &session.role {
+            Role::Scrape { .. } => self.serve_scrape(id),
+            Role::Control { .. } => self.serve_control(id),
+            Role::Client(_) => self.serve_client(id),
+        };
+        match served {
+            Ok(()) => self.watch_for_room(id),
+            Err(Ended::Closed) => self.remove(id, None),
+            Err(why) => self.remove(id, Some(why.to_string())),
+        }
+    }
+
+    /// What could not be sent is sent when there is room.
+    fn watch_for_room(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let watch = session.connection.has_unsent();
+        if session.is_watched_for_room != watch {
+            session.is_watched_for_room = watch;
+            self.readiness.watch_for_room(id, session, watch);
+        }
+    }
+
+    /// A peer is gone: whatever it had is free. What is not usual is said in the log.
+    fn remove(&mut self, id: SessionId, why: Option<String>) {
+        let Some(session) = self.sessions.remove(id) else { return };
+        if let Some(why) = why {
+            self.log.say(session.line(&why));
+        }
+        if let Some(joined) = session.joined() {
+            self.happened(joined.device, Event::Left(id.as_client()));
+            if self.devices.get(&joined.device).is_some_and(|device| device.policy.is_deserted()) {
+                self.devices.remove(&joined.device);
+                self.unsettled.remove(&joined.device);
+            }
+        }
+    }
+
+    /// Tells a device's policy what happened. What follows from it is found when the policy settles.
     fn happened(&mut self, device: DeviceId, event: Event) {
-        let now = self.now();
         let Some(shared) = self.devices.get_mut(&device) else { return };
-        let mut gone = Vec::new();
-        for action in shared.policy.handle(now, event) {
+        let concerns_host =
+            matches!(event, Event::Joined { .. } | Event::Left(_) | Event::Claimed { .. });
+        let actions = shared.policy.hear(self.now, event);
+        if concerns_host {
+            shared.host_need_bytes = shared.policy.host_need_bytes();
+        }
+        self.unsettled.insert(device);
+        self.carry_out(actions);
+    }
+
+    /// Draws the conclusions from what the policies have heard, and from the time.
+    fn settle(&mut self) {
+        let began = Instant::now();
+        if began < self.settles_from {
+            return;
+        }
+        let now = self.start.elapsed();
+        let due =
+            self.devices.iter().filter(|(_, device)| device.due.is_some_and(|due| due <= now));
+        let due: Vec<DeviceId> = due.map(|(id, _)| *id).collect();
+        self.unsettled.extend(due);
+        if self.unsettled.is_empty() {
+            return;
+        }
+        self.now = now;
+        for id in std::mem::take(&mut self.unsettled) {
+            let Some(device) = self.devices.get_mut(&id) else { continue };
+            let actions = device.policy.settle(now);
+            device.due = device.policy.next_moment();
+            device.host_need_bytes = device.policy.host_need_bytes();
+            self.carry_out(actions);
+        }
+        self.settles_from = began + began.elapsed() * PARTS_FOR_SETTLING;
+    }
+
+    /// Does what a policy wants done.
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
             match action {
                 Action::Tell(client, message) => {
-                    let Some(guest) = self.guests.get_mut(&GuestNumber::of(client)) else {
-                        continue;
-                    };
-                    if let Err(why) = guest.connection.say(&message) {
-                        gone.push((client, why));
+                    let id = SessionId::of(client);
+                    let Some(session) = self.sessions.get_mut(id) else { continue };
+                    match session.connection.say(&message) {
+                        Ok(()) => self.watch_for_room(id),
+                        Err(Ended::Closed) => self.remove(id, None),
+                        Err(why) => self.remove(id, Some(why.to_string())),
                     }
                 }
                 Action::Warn(client, late) => {
-                    if let Some(guest) = self.guests.get(&GuestNumber::of(client)) {
+                    if let Some(session) = self.sessions.get(SessionId::of(client)) {
                         self.log.say(
-                            guest.line(&format!("has not given up the device for {late:.1?}")),
+                            session.line(&format!("has not given up the device for {late:.1?}")),
                         );
                     }
                 }
-                Action::End(client) => {
-                    if let Some(guest) = self.guests.get(&GuestNumber::of(client)) {
-                        self.log.say(guest.line("is ended: it does not give up the device"));
-                        guest.peer.iter().for_each(|peer| peer.end());
-                    }
-                }
+                Action::End(client) => self.end(SessionId::of(client)),
             }
-        }
-        for (client, why) in gone {
-            let why = (!matches!(why, Ended::Closed)).then(|| why.to_string());
-            self.remove(GuestNumber::of(client), why);
         }
     }
 
-    fn look_at_the_clock(&mut self) {
-        let now = self.now();
-        let is_due = |device: &Device| device.policy.next_moment().is_some_and(|next| next <= now);
-        let due = self.devices.iter().filter(|(_, device)| is_due(device));
-        let due: Vec<DeviceId> = due.map(|(id, _)| *id).collect();
-        due.into_iter().for_each(|device| self.happened(device, Event::Nothing));
+    /// Ends a client's process, or at least its session.
+    fn end(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let ended = session.peer.as_ref().map(peer::Peer::end);
+        match ended {
+            Some(Ok(())) => {
+                self.log.say(session.line("is ended: it does not give up the device"));
+            }
+            Some(Err(why)) => self.remove(
+                id,
+                Some(format!("does not give up the device and is cut off, not ended: {why}")),
+            ),
+            None => {}
+        }
     }
 }
 
-impl GuestNumber {
+impl SessionId {
     fn as_client(self) -> ClientId {
         ClientId(self.0)
     }
 
-    fn of(client: ClientId) -> GuestNumber {
-        GuestNumber(client.0)
+    fn of(client: ClientId) -> SessionId {
+        SessionId(client.0)
     }
 }

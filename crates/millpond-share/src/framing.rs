@@ -3,8 +3,11 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The longest message in either direction.
-pub const MOST_BYTES: usize = 1 << 20;
+/// The longest message but for [answers](crate::control::Answer) to questions about the status: each client may make the daemon keep
+/// as much.
+pub const MOST_BYTES: usize = 4 << 10;
+/// The longest answer to a question about the status.
+pub const MOST_ANSWER_BYTES: usize = 4 << 20;
 
 const LENGTH_BYTES: usize = 4;
 
@@ -44,6 +47,11 @@ impl Inbox {
     /// Bytes as they come.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether nothing has come but what was taken.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// Whether the first message is there, or can never be.
@@ -180,10 +188,10 @@ mod tests {
         let asked = Versioned { protocol: 1, request: Request::Set(setting) };
         vec![
             bytes(&hello),
-            bytes(&ToDaemon::Claim { bytes: 1 << 33, cgroup_room: Some(5) }),
+            bytes(&ToDaemon::Claim { claim: 7, bytes: 1 << 33, cgroup_room: Some(5) }),
             bytes(&ToDaemon::Taken { bytes: 1 << 34 }),
             bytes(&ToDaemon::Released { turn: 300, traffic, idle: true }),
-            bytes(&ToClient::Refused { reason: "a reason".to_owned() }),
+            bytes(&ToClient::Refused { claim: 7, reason: "a reason".to_owned() }),
             bytes(&ToClient::Grant { turn: 1, room: u64::MAX }),
             bytes(&asked),
             bytes(&Answer::Refused("no".to_owned())),

@@ -16,6 +16,7 @@
 pub mod control;
 #[cfg(feature = "daemon")]
 pub mod daemon;
+pub mod dialing;
 pub mod framing;
 pub mod policy;
 pub mod protocol;

@@ -74,6 +74,8 @@ pub enum Event {
     Claimed {
         /// Who.
         client: ClientId,
+        /// The claim's number, which the answer carries.
+        claim: u64,
         /// How much.
         bytes: u64,
         /// What the host has for memory that leaves the device.
@@ -136,6 +138,8 @@ pub struct Policy {
     /// Before this, that is not believed to have become more: somebody's memory may not be known.
     foreign_grows_from: Moment,
     clients: BTreeMap<ClientId, Client>,
+    /// The sum of what is believed to be pinned, over all clients.
+    pinned_bytes: u64,
     /// There is one as long as somebody may be using the device.
     turn: Option<Turn>,
     /// The number of the last grant.
@@ -161,6 +165,7 @@ impl Policy {
             foreign_bytes: 0,
             foreign_grows_from: Moment::ZERO,
             clients: BTreeMap::new(),
+            pinned_bytes: 0,
             turn: None,
             last_grant: 0,
             pace: Pace::new(),
@@ -185,9 +190,24 @@ impl Policy {
 
     /// What is to be done, in that order, now that something happened. Time never goes back.
     pub fn handle(&mut self, now: Moment, event: Event) -> Vec<Action> {
+        let mut actions = self.hear(now, event);
+        actions.extend(self.settle(now));
+        actions
+    }
+
+    /// Takes note of an event and returns the answers to it alone. Any number of events may be heard before [`settle`](Self::settle)
+    /// finds out what follows from all of them: only that step looks at every client.
+    pub fn hear(&mut self, now: Moment, event: Event) -> Vec<Action> {
         self.account(now);
         let mut actions = Vec::new();
         self.note(now, event, &mut actions);
+        actions
+    }
+
+    /// What follows from all that has been heard, and from the time.
+    pub fn settle(&mut self, now: Moment) -> Vec<Action> {
+        self.account(now);
+        let mut actions = Vec::new();
         self.believe_what_is_pinned();
         self.deal_with_the_stuck(now, &mut actions);
         self.drop_who_no_longer_fits(now, &mut actions);
@@ -208,6 +228,9 @@ impl Policy {
 
     fn account(&mut self, now: Moment) {
         let time = now.saturating_sub(self.accounted);
+        if time.is_zero() {
+            return;
+        }
         self.accounted = self.accounted.max(now);
         let is_useful =
             self.clients.values().any(|client| client.hold().is_some_and(|h| h.resumed));
@@ -221,11 +244,9 @@ impl Policy {
     }
 
     fn tell_what_changed(&mut self, actions: &mut Vec<Action>) {
-        let is_contended = self.is_contended();
-        let ids: Vec<_> = self.clients.keys().copied().collect();
-        for id in ids {
-            let memory_bytes = self.memory_of(id);
-            let client = self.clients.get_mut(&id).expect("it is one of them");
+        let (is_contended, movable) = (self.is_contended(), self.movable());
+        for (&id, client) in &mut self.clients {
+            let memory_bytes = client.memory_beside(movable);
             if let Phase::Holding(hold) = client.phase
                 && (client.told.contended != is_contended
                     || is_contended && client.told.contended_in_turn != hold.turn)

@@ -7,8 +7,8 @@
 //!        client                                     daemon
 //!          │── Hello ──────────────────────────────►│
 //!          │◄────────────────────────── Welcome ────│
-//!          │── Claim{bytes} ───────────────────────►│   before memory is allocated
-//!          │◄──────────────── Admitted │ Refused ───│
+//!          │── Claim{claim, bytes} ────────────────►│   before memory is allocated
+//!          │◄── Admitted{claim} │ Refused{claim} ───│
 //!          │── Want{bytes} ────────────────────────►│   there is work to do
 //!          │◄──────────────────── Grant{room} ──────│
 //!          │── Moved{resident…} ───────────────────►│   as memory comes in, after every part of it
@@ -25,7 +25,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever a message does.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The most bytes in a client's name.
 pub const MOST_NAME_BYTES: usize = 64;
@@ -118,6 +118,8 @@ pub struct Traffic {
 pub enum ToDaemon {
     /// It wants to have so many bytes in all. Less than before needs no answer and gets none.
     Claim {
+        /// A number that no other claim on this connection has. The answer carries it.
+        claim: u64,
         /// All its allocations together.
         bytes: u64,
         /// What its process's memory cgroup has left, if it has a limit.
@@ -169,9 +171,14 @@ pub enum ToClient {
         reason: String,
     },
     /// To a claim.
-    Admitted,
-    /// To a claim: it stays as it was.
+    Admitted {
+        /// The claim's number.
+        claim: u64,
+    },
+    /// To a claim: what the client has stays as it was.
     Refused {
+        /// The claim's number.
+        claim: u64,
         /// Why and what to do, in a line.
         reason: String,
     },

@@ -12,6 +12,7 @@ mod random_use;
 mod revoked;
 mod routes;
 mod scripted_daemon;
+mod silent_daemon;
 mod staying;
 mod strangers;
 mod third_party;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,6 +53,11 @@ impl Daemon {
         Daemon { directory, listener }
     }
 
+    /// The socket where clients come.
+    pub(crate) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
     /// The next client, welcomed as the test likes.
     pub(crate) fn welcome(&self, prefetch: Prefetch) -> Peer {
         let (mut socket, _) = self.listener.accept().unwrap();
@@ -90,6 +96,8 @@ pub(crate) struct Peer {
     socket: Arc<Mutex<UnixStream>>,
     said: Receiver<ToDaemon>,
     seen: Arc<Mutex<Seen>>,
+    /// Claims are left without an answer, for the test to see and to answer.
+    withholds_answers: Arc<AtomicBool>,
     turn: u64,
 }
 
@@ -97,15 +105,19 @@ impl Peer {
     fn new(socket: UnixStream, inbox: Inbox, hello: Hello, welcome: ToClient) -> Peer {
         let (send, said) = channel();
         let seen = Arc::new(Mutex::new(Seen::default()));
+        let withholds_answers = Arc::new(AtomicBool::new(false));
         let reader = socket.try_clone().unwrap();
         let socket = Arc::new(Mutex::new(socket));
         say(&socket, &welcome);
         std::thread::spawn({
             let (seen, socket) = (seen.clone(), socket.clone());
+            let withholds_answers = withholds_answers.clone();
             move || {
                 listen(reader, inbox, |message| {
-                    if let ToDaemon::Claim { bytes, .. } = message {
-                        answer_claim(&seen, &socket, bytes);
+                    if let ToDaemon::Claim { claim, bytes, .. } = message
+                        && !withholds_answers.load(Ordering::SeqCst)
+                    {
+                        answer_claim(&seen, &socket, claim, bytes);
                         return;
                     }
                     if let ToDaemon::Taken { bytes } = message {
@@ -121,11 +133,24 @@ impl Peer {
                 })
             }
         });
-        Peer { hello, socket, said, seen, turn: 0 }
+        Peer { hello, socket, said, seen, withholds_answers, turn: 0 }
     }
 
     pub(crate) fn say(&self, message: &ToClient) {
         say(&self.socket, message);
+    }
+
+    /// From now on claims get no answer.
+    pub(crate) fn withhold_answers(&self) {
+        self.withholds_answers.store(true, Ordering::SeqCst);
+    }
+
+    /// The number of the next claim, and what it is for.
+    pub(crate) fn claim(&self) -> (u64, u64) {
+        match self.next() {
+            ToDaemon::Claim { claim, bytes, .. } => (claim, bytes),
+            other => panic!("{other:?} and not Claim"),
+        }
     }
 
     /// The next message that is not about memory that moves.
@@ -314,7 +339,7 @@ fn say(socket: &Mutex<UnixStream>, message: &ToClient) {
     let _ = socket.lock().unwrap().write_all(&bytes);
 }
 
-fn answer_claim(seen: &Mutex<Seen>, socket: &Mutex<UnixStream>, bytes: u64) {
+fn answer_claim(seen: &Mutex<Seen>, socket: &Mutex<UnixStream>, claim: u64, bytes: u64) {
     let mut seen = seen.lock().unwrap();
     seen.claims += 1;
     if bytes < seen.claimed {
@@ -322,10 +347,10 @@ fn answer_claim(seen: &Mutex<Seen>, socket: &Mutex<UnixStream>, bytes: u64) {
         return;
     }
     if bytes > MEMORY {
-        say(socket, &ToClient::Refused { reason: format!("{bytes} bytes are too many") });
+        say(socket, &ToClient::Refused { claim, reason: format!("{bytes} bytes are too many") });
     } else {
         seen.claimed = bytes;
-        say(socket, &ToClient::Admitted);
+        say(socket, &ToClient::Admitted { claim });
     }
 }
 

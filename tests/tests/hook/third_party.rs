@@ -36,7 +36,7 @@ impl RealDaemon {
             settings,
             given: Given::default(),
             audience,
-            metrics_port: None,
+            metrics: None,
             clients_per_process: 1,
         };
         let daemon = Daemon::bind(options).unwrap();

@@ -1,15 +1,17 @@
 //! What can be typed after `millpond share`.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
+use millpond_share::daemon::MetricsAt;
 use millpond_share::policy::{MOST_PRIORITY, MOST_WEIGHT};
 use millpond_share::protocol::Prefetch;
-use millpond_share::rendezvous;
+use millpond_share::rendezvous::{self, RelativeRuntime};
 
 use super::simulate::SimulateOptions;
 use crate::cli::JsonOption;
@@ -61,8 +63,8 @@ impl Place {
     }
 
     /// Where a daemon is started.
-    pub(crate) fn own_directory(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(rendezvous::own_directory)
+    pub(crate) fn own_directory(&self) -> Result<PathBuf, RelativeRuntime> {
+        self.dir.clone().map_or_else(rendezvous::own_directory, Ok)
     }
 }
 
@@ -91,9 +93,28 @@ pub(crate) struct ServeOptions {
     /// Let every user of the machine share, not only your own programs
     #[arg(long)]
     pub(crate) everyone: bool,
-    /// Metrics for Prometheus on this port of the loopback; 0 takes a free one
-    #[arg(long, value_name = "PORT")]
-    pub(crate) metrics: Option<u16>,
+    /// Metrics for Prometheus: `socket`, for you alone, in the daemon's directory; a port of the loopback, 0 takes a free one; or an
+    /// address and port, such as 10.0.0.7:9427
+    #[arg(long, value_name = "WHERE", value_parser = metrics_place)]
+    pub(crate) metrics: Option<MetricsAt>,
+    /// A name or address of this host that requests for metrics may use beside localhost; may be given several times
+    #[arg(long, value_name = "HOST", requires = "metrics")]
+    pub(crate) metrics_host: Vec<String>,
+    /// Put programs' names among the metrics also over TCP, where every user of the machine can read them
+    #[arg(long, requires = "metrics")]
+    pub(crate) metrics_names: bool,
+}
+
+/// `socket`, a port of the loopback, or an address and port.
+fn metrics_place(text: &str) -> Result<MetricsAt, String> {
+    if text == "socket" {
+        return Ok(MetricsAt::Socket);
+    }
+    let port = text.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    let address = port.or_else(|_| text.parse());
+    address.map(MetricsAt::Tcp).map_err(|_| {
+        "use `socket`, a port, or an address and port such as 10.0.0.7:9427".to_owned()
+    })
 }
 
 /// What is brought in.

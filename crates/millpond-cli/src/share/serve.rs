@@ -3,8 +3,9 @@
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
-use millpond_share::daemon::{Audience, Daemon, Given, ONE_CLIENT, Options};
+use millpond_share::daemon::{Audience, Daemon, Given, Metrics, ONE_CLIENT, Options};
 use millpond_share::policy::{Settings, WhenStuck};
+use millpond_share::rendezvous;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -13,7 +14,7 @@ use super::options::{ServeOptions, WhenStuckOption};
 use crate::output::say;
 
 pub(crate) fn run(options: &ServeOptions) -> Result<()> {
-    let directory = options.place.own_directory();
+    let directory = options.place.own_directory()?;
     let usual = Settings::default();
     let daemon = Daemon::bind(Options {
         directory: directory.clone(),
@@ -32,7 +33,11 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
         },
         given: Given { quantum: options.quantum.is_some(), prefetch: options.prefetch.is_some() },
         audience: if options.everyone { Audience::Everyone } else { Audience::Owner },
-        metrics_port: options.metrics,
+        metrics: options.metrics.map(|at| Metrics {
+            at,
+            hosts: options.metrics_host.clone(),
+            names: options.metrics_names,
+        }),
         clients_per_process: ONE_CLIENT,
     })?;
     let listening = "cannot listen for Ctrl-C";
@@ -44,6 +49,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
     say(&format!("sharing in {}; run programs with `millpond share run`", directory.display()));
     if let Some(address) = daemon.metrics_address() {
         say(&format!("metrics at http://{address}/metrics"));
+    } else if options.metrics.is_some() {
+        let socket = rendezvous::metrics_socket(&directory);
+        say(&format!("metrics at http://localhost/metrics on {}", socket.display()));
     }
     if options.reserve.0 > 0 {
         let reserve = options.reserve;

@@ -55,8 +55,15 @@ impl Link {
             holds: (!matches!(self.phase, Phase::Outside)).then_some(self.turn),
             traffic: self.client.traffic(),
         };
-        let met = self.client.meet(standing);
-        let Ok(listening) = met else { return false };
+        let listening = match self.client.meet(standing) {
+            Ok(listening) => listening,
+            Err(not_met) => {
+                if not_met.is_absent {
+                    self.client.claims.note_no_daemon();
+                }
+                return false;
+            }
+        };
         if self.client.listen(listening).is_err() {
             self.client.connection.forget();
             return false;

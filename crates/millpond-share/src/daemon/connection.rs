@@ -2,17 +2,24 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::framing::{Garbage, Inbox, append};
 
-const READ_BYTES: usize = 16 << 10;
-/// A peer that lets so much lie unread has stopped reading.
-const MOST_UNSENT_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 4 << 10;
+/// A client that lets so much lie unread has stopped reading. All that one user can make the daemon keep is the most connections that
+/// a user has, times this, a message, what is read at once, and the kernel's buffer.
+const MOST_UNSENT_BYTES: usize = 32 << 10;
+/// What the kernel keeps of what a client has not read; it takes twice as much for itself.
+const KERNEL_BUFFER_BYTES: usize = 16 << 10;
+/// Answers about all clients are long, but only owners and a few readers of the metrics get them.
+const MOST_UNSENT_ANSWER_BYTES: usize = 16 << 20;
 
 /// The other end is gone, or as good as that.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +39,37 @@ pub(super) struct Connection {
     socket: OwnedFd,
     inbox: Inbox,
     outbox: Vec<u8>,
+    most_unsent_bytes: usize,
+    /// Since when there has been a part of a message and no whole one.
+    half_since: Option<Instant>,
 }
 
 impl Connection {
-    /// Of a socket that does not wait.
-    pub(super) fn new(socket: OwnedFd, most_message_bytes: usize) -> Connection {
-        Connection { socket, inbox: Inbox::new(most_message_bytes), outbox: Vec::new() }
+    /// Of a socket, for messages of at most so many bytes. A client's is kept small.
+    pub(super) fn new(
+        socket: OwnedFd,
+        most_message_bytes: usize,
+        is_clients: bool,
+    ) -> io::Result<Connection> {
+        if is_clients {
+            set_socket_send_buffer_size(&socket, KERNEL_BUFFER_BYTES)?;
+        }
+        Ok(Connection {
+            socket,
+            inbox: Inbox::new(most_message_bytes),
+            outbox: Vec::new(),
+            most_unsent_bytes: if is_clients {
+                MOST_UNSENT_BYTES
+            } else {
+                MOST_UNSENT_ANSWER_BYTES
+            },
+            half_since: None,
+        })
+    }
+
+    /// Since when a message has been begun and not finished.
+    pub(super) fn half_a_message_since(&self) -> Option<Instant> {
+        self.half_since
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -56,9 +88,9 @@ impl Connection {
             return Ok(());
         }
         let mut bytes = [0; READ_BYTES];
-        match self.receive_raw(&mut bytes)? {
-            Some(count) => self.inbox.add(&bytes[..count]),
-            None => return Ok(()),
+        if let Some(count) = self.receive_raw(&mut bytes)? {
+            self.inbox.add(&bytes[..count]);
+            self.note_half();
         }
         Ok(())
     }
@@ -75,7 +107,20 @@ impl Connection {
     }
 
     pub(super) fn take<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Ended> {
-        Ok(self.inbox.take()?)
+        let taken = self.inbox.take()?;
+        if taken.is_some() {
+            self.half_since = None;
+            self.note_half();
+        }
+        Ok(taken)
+    }
+
+    fn note_half(&mut self) {
+        if self.inbox.is_due() || self.inbox.is_empty() {
+            self.half_since = None;
+        } else {
+            self.half_since.get_or_insert_with(Instant::now);
+        }
     }
 
     pub(super) fn peek<T: DeserializeOwned>(&self) -> Result<Option<T>, Ended> {
@@ -108,7 +153,7 @@ impl Connection {
             }
         }
         self.outbox.drain(..done);
-        if self.outbox.len() > MOST_UNSENT_BYTES { Err(Ended::Deaf) } else { Ok(()) }
+        if self.outbox.len() > self.most_unsent_bytes { Err(Ended::Deaf) } else { Ok(()) }
     }
 }
 

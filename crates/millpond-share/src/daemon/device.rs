@@ -7,9 +7,17 @@ use crate::protocol::DeviceId;
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) policy: Policy,
+    /// When the policy is to settle by itself, as it said when it last did.
+    pub(super) due: Option<Moment>,
+    /// The host memory that it may need, as of what was last heard of claims.
+    pub(super) host_need_bytes: u64,
 }
 
 impl Device {
+    pub(super) fn new(policy: Policy) -> Device {
+        Device { policy, due: None, host_need_bytes: 0 }
+    }
+
     pub(super) fn status(&self, id: DeviceId, now: Moment) -> DeviceStatus {
         DeviceStatus { device: id.to_string(), ..self.policy.status(now) }
     }

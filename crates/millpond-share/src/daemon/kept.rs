@@ -1,18 +1,15 @@
 //! What was set while a daemon ran, for the next one in its directory.
 //!
-//! A file beside the sockets, replaced as a whole. Whoever else may write there is the owner; what does not look like ours is not
-//! followed all the same.
+//! A file beside the sockets, replaced as a whole. What does not look like the daemon's is not followed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::control_desk::{LEAST_QUANTUM_MS, MOST_QUANTUM_MS};
+use super::control_session::{LEAST_QUANTUM_MS, MOST_QUANTUM_MS};
+use super::directory::Directory;
 use crate::control::Setting;
 use crate::framing::{Inbox, append};
 use crate::policy::{MOST_PRIORITY, MOST_WEIGHT, Settings};
@@ -57,11 +54,11 @@ pub struct Given {
 
 impl Kept {
     /// What is in a directory, and what is wrong with it.
-    pub(super) fn load(directory: &Path) -> (Kept, Option<String>) {
-        let path = directory.join(FILE);
-        match read(&path) {
+    pub(super) fn load(directory: &Directory) -> (Kept, Option<String>) {
+        match read(directory) {
             Ok(kept) => (kept.unwrap_or_default(), None),
             Err(why) => {
+                let path = directory.path().join(FILE);
                 let path = path.display();
                 (Kept::default(), Some(format!("{path}: {why}: what was set before is forgotten")))
             }
@@ -69,14 +66,10 @@ impl Kept {
     }
 
     /// Replaces what is in a directory.
-    pub(super) fn store(&self, directory: &Path) -> io::Result<()> {
-        let new = directory.join(format!("{FILE}.new"));
+    pub(super) fn store(&self, directory: &Directory) -> io::Result<()> {
         let mut bytes = Vec::new();
         append(&(VERSION, self), &mut bytes);
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&bytes)?;
-        fs::rename(new, directory.join(FILE))
+        directory.replace(FILE, &bytes)
     }
 
     /// What was given is not what was set any more.
@@ -173,17 +166,9 @@ impl Kept {
 }
 
 /// `None`: there is no file.
-fn read(path: &PathBuf) -> Result<Option<Kept>, String> {
-    let about = match fs::symlink_metadata(path) {
-        Ok(about) => about,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    // A pipe would be waited for.
-    if !about.is_file() || about.len() > MOST_BYTES as u64 {
-        return Err("not a file of ours".to_owned());
-    }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+fn read(directory: &Directory) -> Result<Option<Kept>, String> {
+    let bytes = directory.read(FILE, MOST_BYTES).map_err(|error| error.to_string())?;
+    let Some(bytes) = bytes else { return Ok(None) };
     let inbox = || {
         let mut inbox = Inbox::new(MOST_BYTES);
         inbox.add(&bytes);
@@ -204,6 +189,14 @@ fn read(path: &PathBuf) -> Result<Option<Kept>, String> {
 mod tests {
     use super::*;
     use crate::control::Whom;
+    use std::fs;
+
+    /// A directory of the daemon's, which goes with the first of the two.
+    fn directory() -> (tempfile::TempDir, Directory) {
+        let above = tempfile::tempdir().unwrap();
+        let directory = Directory::open_or_make(&above.path().join("share"), 0o700).unwrap();
+        (above, directory)
+    }
 
     fn some() -> Kept {
         let mut kept = Kept::default();
@@ -218,19 +211,19 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_again_and_bounded() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(Kept::load(directory.path()), (Kept::default(), None));
+        let (_above, directory) = directory();
+        assert_eq!(Kept::load(&directory), (Kept::default(), None));
         let mut kept = some();
-        kept.store(directory.path()).unwrap();
-        assert_eq!(Kept::load(directory.path()), (kept.clone(), None));
+        kept.store(&directory).unwrap();
+        assert_eq!(Kept::load(&directory), (kept.clone(), None));
         assert_eq!(kept.clients[0].weight, Some(MOST_WEIGHT));
         for instance in 0..5000 {
             kept.note(&Setting::Priority(Whom::Process(1), -9999), None, &[instance]);
             let device = Some(DeviceId([(instance % 251) as u8; 16]));
             kept.note(&Setting::Quantum { device: Some(0), quantum_ms: 700 }, device, &[]);
         }
-        kept.store(directory.path()).unwrap();
-        assert_eq!(Kept::load(directory.path()), (kept.clone(), None));
+        kept.store(&directory).unwrap();
+        assert_eq!(Kept::load(&directory), (kept.clone(), None));
         kept.forget(Given { quantum: true, prefetch: true });
         let usual = Settings::default();
         assert_eq!(kept.settings(usual.clone()), Settings { turns: false, ..usual });
@@ -238,9 +231,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_forgotten_with_a_word() {
-        let directory = tempfile::tempdir().unwrap();
+        let (_above, directory) = directory();
         let path = directory.path().join(FILE);
-        some().store(directory.path()).unwrap();
+        some().store(&directory).unwrap();
         let good = fs::read(&path).unwrap();
         let seed = fastrand::u64(..);
         println!("seed {seed}");
@@ -254,22 +247,22 @@ mod tests {
                 _ => bytes.insert(at, rng.u8(..)),
             }
             fs::write(&path, &bytes).unwrap();
-            let (kept, why) = Kept::load(directory.path());
+            let (kept, why) = Kept::load(&directory);
             assert!(kept.is_possible() && (why.is_none() || kept == Kept::default()));
         }
         let impossible = Kept { quantum_ms: Some(0), ..some() };
-        impossible.store(directory.path()).unwrap();
-        assert!(Kept::load(directory.path()).1.unwrap().contains("means nothing"));
+        impossible.store(&directory).unwrap();
+        assert!(Kept::load(&directory).1.unwrap().contains("means nothing"));
         let mut bytes = Vec::new();
         append(&(VERSION + 1, 7_u8), &mut bytes);
         fs::write(&path, bytes).unwrap();
-        assert!(Kept::load(directory.path()).1.unwrap().contains("version 2"));
+        assert!(Kept::load(&directory).1.unwrap().contains("version 2"));
         for nonsense in [vec![], vec![0xff; 4], vec![0; MOST_BYTES + 1]] {
             fs::write(&path, nonsense).unwrap();
-            assert!(Kept::load(directory.path()).1.is_some());
+            assert!(Kept::load(&directory).1.is_some());
         }
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(Kept::load(directory.path()).1.is_some());
+        assert!(Kept::load(&directory).1.is_some());
     }
 }

@@ -6,8 +6,8 @@ use millpond_text::shown;
 
 use crate::control::{ClientStatus, DeviceStatus, Mode, State, Status};
 
-/// The text of a scrape.
-pub(super) fn text(status: &Status) -> String {
+/// The text of a scrape, with or without the names of programs.
+pub(super) fn text(status: &Status, names: bool) -> String {
     let mut text = String::new();
     for metric in DEVICE_METRICS {
         head(&mut text, metric.name, metric.kind, metric.help);
@@ -25,13 +25,16 @@ pub(super) fn text(status: &Status) -> String {
         head(&mut text, metric.name, metric.kind, metric.help);
         for device in &status.devices {
             for client in &device.clients {
+                let name = match names {
+                    true => format!(",name=\"{}\"", escaped(&client.name)),
+                    false => String::new(),
+                };
                 let _ = writeln!(
                     text,
-                    "millpond_share_{}{{device=\"{}\",pid=\"{}\",name=\"{}\"}} {}",
+                    "millpond_share_{}{{device=\"{}\",pid=\"{}\"{name}}} {}",
                     metric.name,
                     escaped(&device.device),
                     client.pid,
-                    escaped(&client.name),
                     (metric.value)(client)
                 );
             }
@@ -188,8 +191,11 @@ mod tests {
             useful_share: 0.5,
             clients: vec![client],
         };
-        let text = text(&Status { devices: vec![device] });
-        let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1\nb\\\\u{1b}"} 1.5"#;
+        let status = Status { devices: vec![device] };
+        assert!(!text(&status, false).contains("name="));
+        let text = text(&status, true);
+        let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1
+b\\u{1b}"} 1.5"#;
         assert!(text.lines().any(|line| line == held), "{text}");
         assert!(
             text.lines().all(|line| line.starts_with("# ") || line.starts_with("millpond_share_"))

@@ -1,82 +1,87 @@
-//! The daemon's files: two sockets and a lock, in a directory.
+//! The daemon's files: its sockets and a lock, in a directory.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, RawMode, flock};
 
-use super::DaemonError;
-use crate::rendezvous::{clients_socket, control_socket};
+use super::directory::Directory;
+use super::{Audience, DaemonError};
+use crate::rendezvous::{CLIENTS, CONTROL, METRICS};
 
 const LOCK: &str = "daemon.lock";
+/// Control and metrics are the owner's, whoever may share.
+const OWNER_ONLY: RawMode = 0o600;
 
 /// The files of a running daemon. They go when it does.
 #[derive(Debug)]
 pub(super) struct Place {
-    directory: PathBuf,
+    directory: Directory,
     /// Ours for as long as it is open, however the daemon ends.
     _lock: File,
 }
 
-/// Who may connect to the clients' socket, as far as the file system says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Openness {
-    Owner,
-    Everyone,
+impl Place {
+    /// Takes the directory, which one daemon can have at a time.
+    pub(super) fn take(path: &Path, audience: Audience) -> Result<Place, DaemonError> {
+        let mode = match audience {
+            Audience::Owner => 0o700,
+            Audience::Everyone => 0o755,
+        };
+        let directory =
+            Directory::open_or_make(path, mode).map_err(|error| failed(path, &error))?;
+        let lock = directory.open_or_make_file(LOCK);
+        let lock = lock.map_err(|error| failed(&directory.path().join(LOCK), &error))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(DaemonError::Running { directory: directory.path().to_owned() });
+        }
+        Ok(Place { directory, _lock: lock })
+    }
+
+    /// Listens for programs that share.
+    pub(super) fn listen_for_clients(
+        &self,
+        audience: Audience,
+    ) -> Result<UnixListener, DaemonError> {
+        let mode = match audience {
+            Audience::Owner => OWNER_ONLY,
+            Audience::Everyone => 0o666,
+        };
+        self.listen(CLIENTS, mode)
+    }
+
+    /// Listens for status and settings.
+    pub(super) fn listen_for_control(&self) -> Result<UnixListener, DaemonError> {
+        self.listen(CONTROL, OWNER_ONLY)
+    }
+
+    /// Listens for readers of the metrics.
+    pub(super) fn listen_for_metrics(&self) -> Result<UnixListener, DaemonError> {
+        self.listen(METRICS, OWNER_ONLY)
+    }
+
+    /// Replaces what a daemon that was killed has left: nothing listens there, since we have the lock.
+    fn listen(&self, name: &str, mode: RawMode) -> Result<UnixListener, DaemonError> {
+        let listener = self.directory.listen(name, mode);
+        listener.map_err(|error| failed(&self.directory.path().join(name), &error))
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
 }
 
-impl Place {
-    /// Takes the directory, which one daemon can have at a time, and listens for clients and for control.
-    pub(super) fn take(
-        directory: &Path,
-        openness: Openness,
-    ) -> Result<(Place, UnixListener, UnixListener), DaemonError> {
-        let failed = |what: &Path, error: io::Error| DaemonError::File {
-            path: what.to_owned(),
-            reason: error.to_string(),
-        };
-        let (directory_mode, socket_mode) = match openness {
-            Openness::Owner => (0o700, 0o600),
-            Openness::Everyone => (0o755, 0o666),
-        };
-        let made =
-            std::fs::DirBuilder::new().recursive(true).mode(directory_mode).create(directory);
-        made.map_err(|error| failed(directory, error))?;
-        let lock_path = directory.join(LOCK);
-        let mut writable = OpenOptions::new();
-        writable.create(true).write(true).truncate(false).mode(0o600);
-        let lock = writable.open(&lock_path).map_err(|error| failed(&lock_path, error))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(DaemonError::Running { directory: directory.to_owned() });
-        }
-        let listen = |path: PathBuf, mode: u32| {
-            // What a daemon that was killed has left. Nobody listens there: we have the lock.
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(&path, error));
-                }
-                _ => {}
-            }
-            let listener = UnixListener::bind(&path).map_err(|error| failed(&path, error))?;
-            std::fs::set_permissions(&path, Permissions::from_mode(mode))
-                .and_then(|()| listener.set_nonblocking(true))
-                .map_err(|error| failed(&path, error))?;
-            Ok(listener)
-        };
-        let control = listen(control_socket(directory), 0o600)?;
-        let clients = listen(clients_socket(directory), socket_mode)?;
-        Ok((Place { directory: directory.to_owned(), _lock: lock }, clients, control))
-    }
+fn failed(path: &Path, error: &io::Error) -> DaemonError {
+    DaemonError::File { path: path.to_owned(), reason: error.to_string() }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         // The lock's file stays: removing it could take away another daemon's.
-        for socket in [clients_socket(&self.directory), control_socket(&self.directory)] {
-            let _ = std::fs::remove_file(socket);
+        for socket in [CLIENTS, CONTROL, METRICS] {
+            let _ = self.directory.remove(socket);
         }
     }
 }

@@ -124,6 +124,13 @@ impl Client {
         self.traffic.fixed_bytes.min(self.claimed).max(self.pinned)
     }
 
+    /// The most that it may have where so much of the device can change hands.
+    pub(super) fn memory_beside(&self, movable: u64) -> u64 {
+        let most = self.memory_limit.unwrap_or(u64::MAX).min(movable + self.pinned);
+        // By its own word too: others may say that the device is larger.
+        most.min(self.capacity_bytes)
+    }
+
     /// One that has been told to give up the device may still be bringing in what it was told there is room for.
     pub(super) fn resident_or_on_its_way(&self) -> u64 {
         match self.phase {

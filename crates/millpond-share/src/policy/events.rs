@@ -17,9 +17,9 @@ impl Policy {
         match event {
             Event::Joined { .. } => self.join(now, event, actions),
             Event::Left(client) => self.leave(now, client),
-            Event::Claimed { client, bytes, host_room, own_room } => {
+            Event::Claimed { client, claim, bytes, host_room, own_room } => {
                 self.note_own_room(client, bytes, own_room);
-                self.claim(client, bytes, host_room, actions);
+                self.claim(client, claim, bytes, host_room, actions);
             }
             Event::Wants { client, bytes } => self.want(now, client, bytes),
             Event::Moved(client, traffic) => self.moved(now, client, traffic),
@@ -148,6 +148,7 @@ impl Policy {
 
     fn leave(&mut self, now: Moment, id: ClientId) {
         if let Some(gone) = self.clients.remove(&id) {
+            self.pinned_bytes -= gone.pinned;
             if gone.claimed > 0 {
                 self.miss_somebody(now);
             }
@@ -164,12 +165,19 @@ impl Policy {
         }
     }
 
-    fn claim(&mut self, id: ClientId, bytes: u64, host_room: u64, actions: &mut Vec<Action>) {
+    fn claim(
+        &mut self,
+        id: ClientId,
+        claim: u64,
+        bytes: u64,
+        host_room: u64,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(client) = self.clients.get(&id) else { return };
         let grows = bytes > client.claimed;
         let needs_answer = bytes >= client.claimed;
         if grows && let Some(reason) = self.objection(id, bytes, host_room) {
-            actions.push(Action::Tell(id, ToClient::Refused { reason }));
+            actions.push(Action::Tell(id, ToClient::Refused { claim, reason }));
             return;
         }
         let client = self.clients.get_mut(&id).expect("it is there");
@@ -179,7 +187,7 @@ impl Policy {
             client.wanted = client.wanted.saturating_add(bytes - client.claimed);
         }
         if needs_answer {
-            actions.push(Action::Tell(id, ToClient::Admitted));
+            actions.push(Action::Tell(id, ToClient::Admitted { claim }));
         }
         client.claimed = bytes;
     }

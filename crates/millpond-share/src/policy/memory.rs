@@ -32,21 +32,19 @@ impl Policy {
     /// What clients can have of the device, but for what cannot leave it.
     pub(super) fn movable(&self) -> u64 {
         // Until it is believed anew, it may be more than half of a device that has just become smaller.
-        self.usable().saturating_sub(self.pinned())
-    }
-
-    fn pinned(&self) -> u64 {
-        self.clients.values().map(|client| client.pinned).sum()
+        self.usable().saturating_sub(self.pinned_bytes)
     }
 
     /// What cannot leave the device is believed up to half of it in all, of who came first before the others: who says so of
     /// everything must not take the device from the others.
     pub(super) fn believe_what_is_pinned(&mut self) {
-        let mut left = self.usable() / 2;
+        let most = self.usable() / 2;
+        let mut left = most;
         for client in self.clients.values_mut() {
             client.pinned = client.pinned_in_its_words().min(left);
             left -= client.pinned;
         }
+        self.pinned_bytes = most - left;
     }
 
     /// The memory that the host has to have for what has to leave the device and has not yet.
@@ -72,10 +70,7 @@ impl Policy {
 
     /// The most that a client may have.
     pub(super) fn memory_of(&self, id: ClientId) -> u64 {
-        let client = &self.clients[&id];
-        let most = client.memory_limit.unwrap_or(u64::MAX).min(self.movable() + client.pinned);
-        // By its own word too: others may say that the device is larger.
-        most.min(client.capacity_bytes)
+        self.clients[&id].memory_beside(self.movable())
     }
 
     /// Why a client cannot have so much, if it cannot.

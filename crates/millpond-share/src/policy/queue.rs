@@ -56,9 +56,13 @@ impl Policy {
 
     /// Whether a client's memory would fit beside that of everybody who may be using the device.
     pub(super) fn fits_beside_occupants(&self, id: ClientId) -> bool {
+        self.fits_beside(self.taken_by_occupants(), id)
+    }
+
+    /// What the memory of all clients that may be using the device takes.
+    pub(super) fn taken_by_occupants(&self) -> u64 {
         let occupants = self.clients.values().filter(|client| client.is_occupying());
-        let taken = occupants.fold(0_u64, |sum, client| sum.saturating_add(self.footprint(client)));
-        self.fits_beside(taken, id)
+        occupants.fold(0_u64, |sum, client| sum.saturating_add(self.footprint(client)))
     }
 
     /// Whether a client's memory fits beside that of others, which take so much. One always fits.

@@ -1,5 +1,6 @@
 //! Who gets the device, and who has to give it up.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::client::{Hold, Phase};
@@ -83,7 +84,7 @@ impl Policy {
             turn.ended = None;
             return;
         }
-        let next = self.next_group();
+        let next: BTreeSet<ClientId> = self.next_group().into_iter().collect();
         for id in self.holders() {
             if !next.contains(&id) {
                 self.tell_to_drop(now, id, actions);
@@ -134,18 +135,21 @@ impl Policy {
             return;
         }
         let queue = self.queue();
+        let mut taken = self.taken_by_occupants();
         let mut a_turn_began = false;
         let mut somebody_is_before = false;
         for id in queue {
             let is_ending = self.turn.is_some_and(|turn| turn.is_ending());
             // Who takes nothing keeps nobody waiting.
-            let takes_nothing = self.footprint(&self.clients[&id]) == 0;
+            let footprint = self.footprint(&self.clients[&id]);
+            let takes_nothing = footprint == 0;
             let would_be_before = is_ending && somebody_is_before && !takes_nothing;
-            if would_be_before || !self.fits_beside_occupants(id) {
+            if would_be_before || !self.fits_beside(taken, id) {
                 somebody_is_before = true;
                 continue;
             }
             self.grant(now, id);
+            taken = taken.saturating_add(footprint);
             if self.turn.is_none() || is_ending && !takes_nothing {
                 self.begin_turn(now, id);
                 a_turn_began = true;

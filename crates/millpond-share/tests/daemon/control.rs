@@ -30,7 +30,7 @@ fn each_device_has_a_quantum_of_its_own() {
     let stand = Stand::new(Settings { quantum: Duration::from_secs(3600), ..settings() });
     let on = |device| {
         let mut program = stand.program().joined(&Hello { device, ..hello() });
-        program.say(ToDaemon::Claim { bytes: 700, cgroup_room: None });
+        program.say(ToDaemon::Claim { claim: 0, bytes: 700, cgroup_room: None });
         program.want(700);
         program
     };
@@ -74,7 +74,7 @@ fn limits_and_prefetch_reach_the_client() {
         ToClient::Settings { prefetch: Prefetch::All, memory_bytes: 150, .. } => Some(()),
         _ => None,
     });
-    program.say(ToDaemon::Claim { bytes: 151, cgroup_room: None });
+    program.say(ToDaemon::Claim { claim: 0, bytes: 151, cgroup_room: None });
     program.expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
     assert_eq!(stand.set(Setting::Weight(whom, 3)), Answer::Done);
     assert_eq!(stand.device().clients[0].weight, 3);
@@ -117,7 +117,7 @@ fn what_was_set_outlasts_the_daemon() {
         stand.start();
         let mut again = come(&stand);
         assert_eq!(look(&stand), before);
-        again[0].say(ToDaemon::Claim { bytes: 301, cgroup_room: None });
+        again[0].say(ToDaemon::Claim { claim: 0, bytes: 301, cgroup_room: None });
         again[0].expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
     }
     drop(programs);

@@ -39,9 +39,24 @@ fn garbage_ends_its_own_connection_only() {
 fn a_message_longer_than_any_is_not_waited_for() {
     let stand = Stand::new(settings());
     let mut program = stand.program().joined(&hello());
-    program.socket.write_all(&(64_u32 << 20).to_le_bytes()).unwrap();
+    // What each connection can make the daemon keep.
+    let most = u32::try_from(millpond_share::framing::MOST_BYTES).unwrap();
+    assert!(most <= 8 << 10);
+    program.socket.write_all(&(most + 1).to_le_bytes()).unwrap();
     while program.hear_or_end().is_some() {}
     assert_serves(&stand);
+}
+
+#[test]
+fn half_a_message_is_not_waited_for_for_ever() {
+    let stand = Stand::new(settings());
+    let mut silent = stand.program().joined(&hello());
+    let mut halfway = stand.program().joined(&hello());
+    halfway.socket.write_all(&[40, 0, 0, 0, 1]).unwrap();
+    while halfway.hear_or_end().is_some() {}
+    // Nothing at all is no half of a message.
+    silent.want(0);
+    silent.expect_grant();
 }
 
 #[test]
@@ -62,7 +77,7 @@ fn who_floods_is_served_in_turn_and_who_does_not_read_is_cut_off() {
     let mut bytes = Vec::new();
     for _ in 0..20_000 {
         // Each is answered, and the answers are never read.
-        let claim = ToDaemon::Claim { bytes: u64::MAX, cgroup_room: None };
+        let claim = ToDaemon::Claim { claim: 0, bytes: u64::MAX, cgroup_room: None };
         millpond_share::framing::append(&claim, &mut bytes);
     }
     let flooding = std::thread::spawn(move || {
@@ -92,7 +107,7 @@ fn lies_are_no_harm() {
     liar.say(ToDaemon::Resumed { moving_ns: u64::MAX });
     liar.say(ToDaemon::Moved(nonsense));
     liar.say(ToDaemon::Want { bytes: u64::MAX });
-    liar.say(ToDaemon::Claim { bytes: u64::MAX, cgroup_room: Some(0) });
+    liar.say(ToDaemon::Claim { claim: 0, bytes: u64::MAX, cgroup_room: Some(0) });
     liar.expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
     assert_eq!(stand.device().clients.len(), 1);
     drop(liar);
@@ -149,7 +164,7 @@ fn who_lies_about_the_devices_size_locks_nobody_out() {
     assert_serves(&stand);
     let _another = stand.program().joined(&Hello { capacity_bytes: u64::MAX, ..hello() });
     let mut honest = stand.program().joined(&hello());
-    honest.say(ToDaemon::Claim { bytes: CAPACITY + 1, cgroup_room: None });
+    honest.say(ToDaemon::Claim { claim: 0, bytes: CAPACITY + 1, cgroup_room: None });
     honest.expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
     assert_serves(&stand);
 }

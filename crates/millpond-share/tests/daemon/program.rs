@@ -53,8 +53,8 @@ impl Program {
     /// Says hello and has its memory.
     pub(crate) fn with_memory(self, bytes: u64) -> Program {
         let mut program = self.joined(&hello());
-        program.say(ToDaemon::Claim { bytes, cgroup_room: None });
-        program.expect(|message| matches!(message, ToClient::Admitted).then_some(()));
+        program.say(ToDaemon::Claim { claim: 0, bytes, cgroup_room: None });
+        program.expect(|message| matches!(message, ToClient::Admitted { .. }).then_some(()));
         program
     }
 

@@ -58,7 +58,7 @@ impl Stand {
             settings: self.settings.clone(),
             given: self.given,
             audience: Audience::Owner,
-            metrics_port: None,
+            metrics: None,
             clients_per_process: self.clients_per_process,
         }
     }

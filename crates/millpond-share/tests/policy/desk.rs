@@ -86,13 +86,20 @@ impl Desk {
 
     pub(crate) fn claim_with(&mut self, client: u64, bytes: u64, host_room: u64) -> Vec<Action> {
         let own_room = None;
-        self.event(Event::Claimed { client: ClientId(client), bytes, host_room, own_room })
+        self.event(Event::Claimed {
+            claim: 0,
+            client: ClientId(client),
+            bytes,
+            host_room,
+            own_room,
+        })
     }
 
     /// A claim of one whose process can have only so much more of the host's memory.
     pub(crate) fn claim_within(&mut self, client: u64, bytes: u64, own_room: u64) -> Vec<Action> {
         let own_room = Some(own_room);
         self.event(Event::Claimed {
+            claim: 0,
             client: ClientId(client),
             bytes,
             host_room: u64::MAX,

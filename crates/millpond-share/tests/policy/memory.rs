@@ -193,7 +193,7 @@ fn each_clients_memory_must_fit_into_its_own_part_of_the_host() {
     desk.claim(1, 14 * GB);
     desk.claim(3, 14 * GB);
     // Of the second only its own could have to leave.
-    assert_eq!(told(&desk.claim_within(2, GB, 2 * GB), 2), [&ToClient::Admitted]);
+    assert_eq!(told(&desk.claim_within(2, GB, 2 * GB), 2), [&ToClient::Admitted { claim: 0 }]);
     let refused = desk.claim_within(2, 5 * GB, 2 * GB);
     assert!(matches!(told(&refused, 2)[..], [ToClient::Refused { .. }]), "{refused:?}");
 }
@@ -203,7 +203,11 @@ fn nobodys_claim_drives_out_what_another_has_no_place_for() {
     let mut desk = Desk::new();
     desk.join_as(1, PLAIN);
     desk.join_as(2, PLAIN);
-    assert_eq!(told(&desk.claim_within(1, 14 * GB, GB), 1), [&ToClient::Admitted], "it fits");
+    assert_eq!(
+        told(&desk.claim_within(1, 14 * GB, GB), 1),
+        [&ToClient::Admitted { claim: 0 }],
+        "it fits"
+    );
     let refused = refusal(&mut desk, 2, 14 * GB, u64::MAX).expect("12 GB would have to leave");
     assert!(refused.contains("process 1"), "{refused}");
     assert_eq!(refusal(&mut desk, 2, 3 * GB, u64::MAX), None, "one would");
@@ -213,8 +217,8 @@ fn nobodys_claim_drives_out_what_another_has_no_place_for() {
 fn a_claim_is_answered_if_it_is_not_less_than_before() {
     let mut desk = Desk::new();
     desk.join_as(1, PLAIN);
-    assert_eq!(told(&desk.claim(1, 5), 1), [&ToClient::Admitted]);
-    assert_eq!(told(&desk.claim(1, 5), 1), [&ToClient::Admitted]);
+    assert_eq!(told(&desk.claim(1, 5), 1), [&ToClient::Admitted { claim: 0 }]);
+    assert_eq!(told(&desk.claim(1, 5), 1), [&ToClient::Admitted { claim: 0 }]);
     assert_eq!(told(&desk.claim(1, 4), 1), Vec::<&ToClient>::new());
 }
 
@@ -222,7 +226,7 @@ fn a_claim_is_answered_if_it_is_not_less_than_before() {
 fn refusal(desk: &mut Desk, client: u64, bytes: u64, host_room: u64) -> Option<String> {
     let actions = desk.claim_with(client, bytes, host_room);
     told(&actions, client).into_iter().find_map(|message| match message {
-        ToClient::Refused { reason } => Some(reason.clone()),
+        ToClient::Refused { reason, .. } => Some(reason.clone()),
         _ => None,
     })
 }
@@ -309,7 +313,7 @@ fn holders_that_grow_until_they_no_longer_fit_take_turns() {
     desk.comes(2, 6 * GB);
     desk.at(seconds(100));
     let actions = desk.claim(2, 12 * GB);
-    assert!(told(&actions, 2).contains(&&ToClient::Admitted));
+    assert!(told(&actions, 2).contains(&&ToClient::Admitted { claim: 0 }));
     assert_eq!((dropped(&actions, 1), dropped(&actions, 2)), (None, Some(2)));
     desk.released(2, 2, 6 * GB);
     desk.wants(2, 12 * GB);

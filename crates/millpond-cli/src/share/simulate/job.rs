@@ -215,6 +215,7 @@ impl Job {
         });
         said.push(Event::Claimed {
             client,
+            claim: 0,
             bytes: self.spec.bytes,
             host_room: u64::MAX,
             own_room: None,

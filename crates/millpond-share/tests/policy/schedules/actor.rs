@@ -140,7 +140,7 @@ impl Actor {
                 self.claimed = self.admitted;
                 Vec::new()
             }
-            (_, ToClient::Admitted) => {
+            (_, ToClient::Admitted { .. }) => {
                 self.admitted = self.claimed;
                 Vec::new()
             }
@@ -210,7 +210,7 @@ impl Actor {
             Doing::Begin => {
                 self.claimed = rng.u64(1..=14) * GB;
                 let (bytes, host_room) = (self.claimed, u64::MAX);
-                let claim = Event::Claimed { client, bytes, host_room, own_room: None };
+                let claim = Event::Claimed { claim: 0, client, bytes, host_room, own_room: None };
                 vec![
                     Then::Says(claim),
                     Then::Says(Event::Moved(client, self.traffic())),
@@ -235,6 +235,7 @@ impl Actor {
                     self.claimed = (self.claimed + rng.u64(0..3) * GB).min(16 * GB);
                     let bytes = self.claimed;
                     then.push(Then::Says(Event::Claimed {
+                        claim: 0,
                         client,
                         bytes,
                         host_room: u64::MAX,
@@ -300,7 +301,13 @@ impl Actor {
         };
         let (bytes, turn) = (number(), number());
         let said = match rng.u32(0..7) {
-            0 => Event::Claimed { client, bytes, host_room: rng.u64(0..20 * GB), own_room: None },
+            0 => Event::Claimed {
+                claim: 0,
+                client,
+                bytes,
+                host_room: rng.u64(0..20 * GB),
+                own_room: None,
+            },
             1 | 2 => Event::Wants { client, bytes },
             3 => Event::Moved(client, traffic),
             4 => Event::Resumed(client, Duration::from_nanos(turn)),

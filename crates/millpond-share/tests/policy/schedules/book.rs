@@ -123,7 +123,7 @@ impl Book {
     }
 
     /// The policy's answer, checked action by action and then as a whole.
-    pub(super) fn answered(&mut self, now: Moment, actions: &[Action]) {
+    pub(super) fn answered(&mut self, actions: &[Action]) {
         for action in actions {
             match action {
                 Action::Tell(client, message) => self.told(*client, message),
@@ -137,6 +137,10 @@ impl Book {
                 Action::Warn(client, _) => self.entry(*client).is_warned = true,
             }
         }
+    }
+
+    /// What holds once the policy has drawn its conclusions.
+    pub(super) fn check(&mut self, now: Moment) {
         assert!(self.holders_fit(), "holders that do not fit together: {:?}", self.entries);
         if self.settings.turns {
             self.check_rooms();
@@ -159,7 +163,7 @@ impl Book {
 
     fn told(&mut self, client: ClientId, message: &ToClient) {
         match *message {
-            ToClient::Admitted => self.admitted(client),
+            ToClient::Admitted { .. } => self.admitted(client),
             ToClient::Refused { .. } => self.entry(client).asked = None,
             ToClient::Grant { turn, room } => {
                 self.granted(client, turn);

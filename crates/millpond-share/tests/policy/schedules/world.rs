@@ -31,6 +31,8 @@ enum Happening {
     /// A program that does not share takes something of the device, or gives it back.
     StrangerTakes(u64),
     DaemonRestarts,
+    /// The policy draws its conclusions from what it has heard.
+    Settles,
     /// Nobody misbehaves from now on: the liars and the hung are gone, and nobody comes.
     CalmsDown,
 }
@@ -41,6 +43,9 @@ pub(super) struct World {
     rng: Rng,
     settings: Settings,
     policy: Policy,
+    /// The daemon hears several messages before the policy settles.
+    settles_late: bool,
+    is_unsettled: bool,
     book: Book,
     now: Moment,
     actors: Vec<Actor>,
@@ -78,6 +83,8 @@ impl World {
         World {
             schedule,
             is_told,
+            settles_late: rng.bool(),
+            is_unsettled: false,
             rng,
             policy: Policy::new(settings.clone()),
             book: Book::new(settings.clone()),
@@ -122,7 +129,10 @@ impl World {
             assert!(self.happened < 200_000, "it never ends");
             match next {
                 Some(happening) => self.happen(happening),
-                None => self.tell_policy(None, Event::Nothing),
+                None => {
+                    self.is_unsettled = true;
+                    self.settle();
+                }
             }
             self.check_who_uses_the_device();
             self.check_the_device_has_room();
@@ -187,6 +197,7 @@ impl World {
             Happening::LooksAround(actor) => self.look_around(actor),
             Happening::StrangerTakes(bytes) => self.strangers = bytes,
             Happening::DaemonRestarts => self.restart(),
+            Happening::Settles => self.settle(),
             Happening::CalmsDown => self.calm_down(),
         }
     }
@@ -316,6 +327,7 @@ impl World {
     fn restart(&mut self) {
         self.grants += self.book.grants;
         self.policy = Policy::new(self.settings.clone());
+        self.is_unsettled = false;
         self.book = Book::new(self.settings.clone());
         self.by_id.clear();
         for number in 0..self.actors.len() {
@@ -363,14 +375,34 @@ impl World {
         if let (Some(id), Event::Left(_)) = (from, &event) {
             self.by_id.remove(&id);
         }
-        let actions = self.policy.handle(self.now, event);
+        let actions = self.policy.hear(self.now, event);
+        self.carry_out(actions);
+        if !std::mem::replace(&mut self.is_unsettled, true) {
+            let after = if self.settles_late { self.rng.u64(0..1000) } else { 0 };
+            match after {
+                0 => self.settle(),
+                after => self.later(Duration::from_micros(after), Happening::Settles),
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if !std::mem::take(&mut self.is_unsettled) {
+            return;
+        }
+        let actions = self.policy.settle(self.now);
+        self.carry_out(actions);
+        self.book.check(self.now);
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>) {
         if self.is_told && !actions.is_empty() {
             println!("{:?}     → {actions:?}", self.now);
         }
         let status = self.policy.status(self.now);
         self.book.turns_so_far(self.now, status.switches);
         self.book.can_have(status.usable_bytes);
-        self.book.answered(self.now, &actions);
+        self.book.answered(&actions);
         for action in actions {
             match action {
                 Action::Tell(id, message) => {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Daemon;
 use super::connection::Ended;
-use super::guest::{Guest, GuestNumber, Role};
+use super::session::{Role, Session, SessionId};
 use crate::control::{Answer, CONTROL_PROTOCOL, Request, Setting, Status, Versioned, Whom};
 use crate::policy::Event;
 use crate::protocol::DeviceId;
@@ -14,13 +14,13 @@ pub(super) const LEAST_QUANTUM_MS: u64 = 10;
 pub(super) const MOST_QUANTUM_MS: u64 = 24 * 3_600_000;
 
 impl Daemon {
-    pub(super) fn serve_control(&mut self, number: GuestNumber) -> Result<(), Ended> {
-        let Some(guest) = self.guests.get_mut(&number) else { return Ok(()) };
-        guest.connection.send_rest()?;
-        guest.connection.receive()?;
-        let Some(protocol) = guest.connection.peek::<u32>()? else { return Ok(()) };
+    pub(super) fn serve_control(&mut self, id: SessionId) -> Result<(), Ended> {
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
+        session.connection.send_rest()?;
+        session.connection.receive()?;
+        let Some(protocol) = session.connection.peek::<u32>()? else { return Ok(()) };
         let answer = if protocol == CONTROL_PROTOCOL {
-            match guest.connection.take::<Versioned>()? {
+            match session.connection.take::<Versioned>()? {
                 Some(asked) => self.answer(asked.request),
                 None => return Ok(()),
             }
@@ -30,14 +30,14 @@ impl Daemon {
             ))
         };
         let refused = protocol != CONTROL_PROTOCOL;
-        let Some(guest) = self.guests.get_mut(&number) else { return Ok(()) };
-        (guest.role, guest.since) = (Role::Control { asked: true }, Instant::now());
-        guest.connection.say(&answer)?;
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
+        (session.role, session.since) = (Role::Control { asked: true }, Instant::now());
+        session.connection.say(&answer)?;
         if refused { Err(Ended::Closed) } else { Ok(()) }
     }
 
     pub(super) fn status(&self) -> Status {
-        let now = self.now();
+        let now = self.start.elapsed();
         Status {
             devices: self.devices.iter().map(|(id, device)| device.status(*id, now)).collect(),
         }
@@ -88,7 +88,7 @@ impl Daemon {
         }
         self.kept.note(&setting, only, &clients);
         // It holds for this daemon at least.
-        if let Err(error) = self.kept.store(&self.directory) {
+        if let Err(error) = self.kept.store(self.place.directory()) {
             self.log.say(format!("what was set cannot be kept for the next daemon: {error}"));
         }
         Ok(())
@@ -96,12 +96,13 @@ impl Daemon {
 
     /// Whom a setting is for, by the numbers that they have drawn.
     fn find(&self, whom: Whom) -> Result<Vec<u64>, String> {
-        let is_meant = |guest: &&Guest| match whom {
-            Whom::Process(pid) => guest.pid() == Some(pid),
+        let is_meant = |session: &&Session| match whom {
+            Whom::Process(pid) => session.pid() == Some(pid),
             Whom::Everyone => true,
         };
-        let meant = self.guests.values().filter(is_meant);
-        let found: Vec<u64> = meant.filter_map(|guest| Some(guest.joined()?.instance)).collect();
+        let meant = self.sessions.iter().map(|(_, session)| session).filter(is_meant);
+        let found: Vec<u64> =
+            meant.filter_map(|session| Some(session.joined()?.instance)).collect();
         match whom {
             Whom::Process(pid) if found.is_empty() => {
                 Err(format!("process {pid} is no client: `millpond share status` lists them"))

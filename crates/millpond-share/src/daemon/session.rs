@@ -1,0 +1,122 @@
+//! A peer that is connected.
+
+use std::time::{Duration, Instant};
+
+use super::connection::Connection;
+use super::peer::Peer;
+use super::user::User;
+use crate::protocol::DeviceId;
+
+/// A session, by a number that is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SessionId(pub(super) u64);
+
+/// The listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entrance {
+    Clients,
+    Control,
+    Metrics,
+}
+
+/// A client that has said hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Joined {
+    pub(super) device: DeviceId,
+    pub(super) instance: u64,
+}
+
+/// What it came for.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// To share a device, known after its hello.
+    Client(Option<Joined>),
+    /// To ask and to set, and whether it has.
+    Control { asked: bool },
+    /// To read the metrics: what has come of its request, and whether it has been answered.
+    Scrape { request: Vec<u8>, answered: bool },
+}
+
+impl Role {
+    pub(super) fn at(entrance: Entrance) -> Role {
+        match entrance {
+            Entrance::Clients => Role::Client(None),
+            Entrance::Control => Role::Control { asked: false },
+            Entrance::Metrics => Role::Scrape { request: Vec::new(), answered: false },
+        }
+    }
+}
+
+/// A peer that has not said by then what it wants is sent away; so is one that has not finished what it began to say.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+/// A peer of the control socket that has asked something may ask again for so long.
+const LINE_TIME: Duration = Duration::from_secs(600);
+/// A reader of the metrics asks at once, and reads at once.
+const REQUEST_TIME: Duration = Duration::from_secs(1);
+const READING_TIME: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    pub(super) role: Role,
+    /// Its process; not known of a peer that comes by the network.
+    pub(super) peer: Option<Peer>,
+    /// When it came, or last asked something.
+    pub(super) since: Instant,
+    /// It waits for its turn to be served.
+    pub(super) is_queued: bool,
+    /// It is watched for room to send.
+    pub(super) is_watched_for_room: bool,
+}
+
+impl Session {
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.peer.as_ref().map(|peer| peer.pid)
+    }
+
+    pub(super) fn user(&self) -> User {
+        self.peer.as_ref().map_or(User::Network, Peer::user)
+    }
+
+    /// What it has said hello for.
+    pub(super) fn joined(&self) -> Option<Joined> {
+        match self.role {
+            Role::Client(joined) => joined,
+            _ => None,
+        }
+    }
+
+    /// Where it came in.
+    pub(super) fn entrance(&self) -> Entrance {
+        match self.role {
+            Role::Client(_) => Entrance::Clients,
+            Role::Control { .. } => Entrance::Control,
+            Role::Scrape { .. } => Entrance::Metrics,
+        }
+    }
+
+    /// Why its time is over, if it is.
+    pub(super) fn overdue(&self) -> Option<&'static str> {
+        let half_said = self.connection.half_a_message_since();
+        if half_said.is_some_and(|since| since.elapsed() > HELLO_TIME) {
+            return Some("did not finish its message");
+        }
+        let patience = match self.role {
+            Role::Client(Some(_)) => return None,
+            Role::Client(None) | Role::Control { asked: false } => HELLO_TIME,
+            Role::Control { asked: true } => LINE_TIME,
+            Role::Scrape { answered: false, .. } => REQUEST_TIME,
+            Role::Scrape { answered: true, .. } => READING_TIME,
+        };
+        (self.since.elapsed() > patience).then_some("said nothing")
+    }
+
+    /// A line for the log.
+    pub(super) fn line(&self, what: &str) -> String {
+        match (&self.role, self.pid()) {
+            (Role::Client(_), Some(pid)) => format!("client {pid} {what}"),
+            (Role::Control { .. }, Some(pid)) => format!("control by {pid} {what}"),
+            _ => format!("a reader of the metrics {what}"),
+        }
+    }
+}
