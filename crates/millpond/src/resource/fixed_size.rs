@@ -216,7 +216,7 @@ impl Resource for FixedSize {
             let given: BTreeMap<DevicePtr, usize> = given.collect();
             let is_left = |block: &DevicePtr| {
                 let before = given.range(..=*block).next_back();
-                !before.is_some_and(|(chunk, bytes)| *block < chunk.offset(*bytes))
+                before.is_none_or(|(chunk, bytes)| *block >= chunk.offset(*bytes))
             };
             state.free.iter_mut().for_each(|blocks| blocks.retain(is_left));
         }
