@@ -94,8 +94,8 @@ struct Recording {
     memory: Vec<Arc<GraphMemory>>,
     freed: Vec<DevicePtr>,
     host_calls: Vec<GraphHostCall>,
-    /// What a program was told last that comes before the next node. It may read that until it asks again.
-    told: Told,
+    /// What a program was told last of each stream that comes before its next node. It may read that until it asks again.
+    told: HashMap<Stream, Told>,
 }
 
 /// Nodes, and as many times the data of an edge: all zero, for edges have none.
@@ -142,7 +142,7 @@ impl Graphs {
             memory: Vec::new(),
             freed: Vec::new(),
             host_calls: Vec::new(),
-            told: Told::default(),
+            told: HashMap::new(),
         };
         self.recording.lock().insert(capture, recording);
     }
@@ -163,10 +163,16 @@ impl Graphs {
         ended.graph
     }
 
-    /// What is known of a capture, whose next node would come after those.
-    pub(crate) fn info(&self, capture: CaptureId, ends: &[usize]) -> Option<CaptureInfo> {
+    /// What is known of a capture, where the next node of a stream would come after those.
+    pub(crate) fn info(
+        &self,
+        capture: CaptureId,
+        stream: Stream,
+        ends: &[usize],
+    ) -> Option<CaptureInfo> {
         let mut recording = self.recording.lock();
         let Recording { graph, told, .. } = recording.get_mut(&capture)?;
+        let told = told.entry(stream).or_default();
         told.nodes = ends.iter().map(|number| node_handle(*graph, *number)).collect();
         told.edges = vec![0; ends.len()];
         let (nodes, edges) = match ends.len() {

@@ -53,7 +53,7 @@ impl Wanted {
         let current = current()?;
         let (device, stream) = current.stream_at_once(handle, null)?;
         let ends = device.gpu.capture_ends(stream).unwrap_or_default();
-        let info = current.world.graphs.info(CaptureId(capture), &ends);
+        let info = current.world.graphs.info(CaptureId(capture), stream, &ends);
         let info = info.ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
         self.id.set_if_wanted(capture)?;
         self.graph.set_if_wanted(info.graph)?;
