@@ -155,6 +155,7 @@ s.connect(sys.argv[1])
 if os.fork() == 0:
     os.close(1)
     os.read(0, 1)
+    os._exit(0)
 print(flush=True)
 "#;
         for _ in 0..100 {
@@ -168,16 +169,15 @@ print(flush=True)
             if std::fs::write(LAST_PID, (number - 1).to_string()).is_err() {
                 return println!("skipped: only root chooses the numbers of processes");
             }
-            let mut bystander = Command::new("sleep").arg("1000").spawn().unwrap();
-            if bystander.id() == number {
-                if let Ok(peer) = Peer::of(socket.as_fd(), since_boot()) {
-                    let _ = peer.end();
-                }
-                assert_eq!(bystander.try_wait().unwrap(), None, "it was taken for the client");
-            }
+            let mut bystander = Command::new("cat");
+            let mut bystander = bystander.stdin(Stdio::piped()).spawn().unwrap();
             let was_the_number = bystander.id() == number;
-            bystander.kill().unwrap();
-            bystander.wait().unwrap();
+            if was_the_number && let Ok(peer) = Peer::of(socket.as_fd(), since_boot()) {
+                let _ = peer.end();
+            }
+            // It ends by itself, unless it was killed before.
+            drop(bystander.stdin.take());
+            assert!(bystander.wait().unwrap().success(), "it was taken for the client");
             drop(held_open);
             if was_the_number {
                 return;

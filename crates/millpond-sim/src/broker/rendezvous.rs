@@ -13,13 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::board_client::{BoardClient, NotWelcome, Welcome};
 use super::message::Hello;
 
 /// How long a process waits for others that are joining.
 const LOCK_TIME: Duration = Duration::from_secs(30);
+/// How long the broker may take to make room in the queue of its socket.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(2);
 /// How often a process tries again that came when the broker was leaving.
 const ATTEMPTS: u32 = 10;
@@ -160,9 +164,27 @@ impl Drop for Lock {
     }
 }
 
+/// Connects, but does not wait for ever: a broker that is stopped leaves the queue of its socket full.
+fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    set_socket_timeout(&socket, Timeout::Send, None)?;
+    Ok(socket.into())
+}
+
 fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.create(true).mode(0o600);
+    options.create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options
 }
 
@@ -187,7 +209,7 @@ impl Meeting {
     }
 
     fn connect(&self) -> io::Result<Option<UnixStream>> {
-        match UnixStream::connect(&self.socket) {
+        match connect_within(&self.socket, CONNECT_TIME) {
             Ok(socket) => Ok(Some(socket)),
             Err(error)
                 if matches!(
@@ -222,7 +244,7 @@ impl Meeting {
             let _ = std::fs::remove_file(&self.socket);
             return Err(JoinError::NoBroker { program: sharing.broker.clone(), reason });
         }
-        UnixStream::connect(&self.socket).map_err(unreachable)
+        connect_within(&self.socket, CONNECT_TIME).map_err(unreachable)
     }
 
     fn wait_for_lock(&self) -> io::Result<Lock> {
@@ -311,4 +333,21 @@ pub(crate) fn join(sharing: &Sharing, hello: &Hello) -> Result<(BoardClient, Wel
         }
     }
     Err(JoinError::Unreachable { name, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_whose_queue_is_full_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("millpond-queue-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = connect_within(&path, Duration::from_secs(60)).unwrap();
+        let error = connect_within(&path, Duration::from_millis(50)).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
 }
