@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::connection::Connection;
 use super::peer::Peer;
 use super::reception::Desk;
+use crate::policy::Principal;
 use crate::protocol::DeviceId;
 
 /// A guest, by a number that is never used again.
@@ -54,6 +55,11 @@ impl Guest {
 
     pub(super) fn device(&self) -> Option<DeviceId> {
         self.joined().map(|joined| joined.device)
+    }
+
+    /// To which party it belongs; not known of a peer that comes by the network.
+    pub(super) fn principal(&self) -> Option<Principal> {
+        self.peer.as_ref().map(|peer| Principal::User(peer.uid))
     }
 
     pub(super) fn is_of_user(&self, uid: u32) -> bool {

@@ -159,6 +159,7 @@ mod tests {
     fn names_cannot_make_lines_of_their_own() {
         let client = ClientStatus {
             pid: 7,
+            principal: "user:1000".to_owned(),
             name: "a\"} 1\nb\\".to_owned(),
             state: State::Running,
             weight: 1,

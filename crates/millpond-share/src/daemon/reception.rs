@@ -197,8 +197,10 @@ impl Daemon {
         device.or_insert_with(|| Device { policy: Policy::new(settings) });
         let Some(guest) = self.guests.get_mut(&number) else { return Ok(()) };
         guest.role = Role::Client(Some(joined));
+        let Some(principal) = guest.principal() else { return Ok(()) };
         let event = Event::Joined {
             client: number.as_client(),
+            principal,
             pid: guest.pid().unwrap_or_default(),
             name: hello.name,
             capacity_bytes: hello.capacity_bytes,
