@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::policy::{Action, ClientId, Event, Moment, Settings};
+use crate::policy::{Action, Allowance, ClientId, Event, Moment, Settings};
 use crate::protocol::DeviceId;
 use connection::Ended;
 use device::Device;
@@ -69,6 +69,8 @@ pub struct Options {
     pub given: Given,
     /// Who may share them.
     pub audience: Audience,
+    /// What clients of other users may ask for.
+    pub allowance: Allowance,
     /// Where Prometheus finds its figures; on the loopback only.
     pub metrics_port: Option<u16>,
     /// The most clients of one process on one device: [`ONE_CLIENT`], but for a process that plays several programs. A newer one
@@ -125,6 +127,7 @@ pub struct Daemon {
     devices: BTreeMap<DeviceId, Device>,
     settings: Settings,
     audience: Audience,
+    allowance: Allowance,
     clients_per_process: usize,
     most_clients: usize,
     next_guest: u64,
@@ -167,6 +170,7 @@ impl Daemon {
             settings: kept.settings(options.settings),
             kept,
             audience: options.audience,
+            allowance: options.allowance,
             clients_per_process: options.clients_per_process.max(1),
             most_clients: descriptors::peers()
                 .saturating_sub(2 * MOST_AT_A_DESK)

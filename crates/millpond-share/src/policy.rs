@@ -15,6 +15,7 @@
 //! Clients of different [principals](Principal) do not trust each other. What a client says of the device counts for that client
 //! only, turns are fair between principals first, and what is scarce (see `host.rs`) each principal answers for by itself.
 
+mod allowance;
 mod client;
 mod events;
 mod foreign;
@@ -29,7 +30,9 @@ mod stuck;
 mod turn;
 mod turns;
 
+pub use allowance::Allowance;
 pub use client::{MOST_PRIORITY, MOST_WEIGHT};
+pub use host::HostUse;
 pub use principal::Principal;
 pub use settings::{Settings, WhenStuck};
 pub use turn::MOST_STRETCH;

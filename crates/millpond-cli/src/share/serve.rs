@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
 use millpond_share::daemon::{Audience, Daemon, Given, ONE_CLIENT, Options};
-use millpond_share::policy::{Settings, WhenStuck};
+use millpond_share::policy::{Allowance, Settings, WhenStuck};
 
 use super::options::{ServeOptions, WhenStuckOption};
 
@@ -29,6 +29,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
         },
         given: Given { quantum: options.quantum.is_some(), prefetch: options.prefetch.is_some() },
         audience: if options.everyone { Audience::Everyone } else { Audience::Owner },
+        allowance: Allowance {
+            most_weight: options.most_weight,
+            most_priority: options.most_priority,
+        },
         metrics_port: options.metrics,
         clients_per_process: ONE_CLIENT,
     })?;

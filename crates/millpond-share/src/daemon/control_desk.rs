@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::Daemon;
 use super::connection::Ended;
 use super::guest::{Guest, GuestNumber, Role};
+use super::kept::Known;
 use crate::control::{Answer, CONTROL_PROTOCOL, Request, Setting, Status, Versioned, Whom};
 use crate::policy::Event;
 use crate::protocol::DeviceId;
@@ -94,14 +95,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whom a setting is for, by the numbers that they have drawn.
-    fn find(&self, whom: Whom) -> Result<Vec<u64>, String> {
+    /// The clients that a setting is for.
+    fn find(&self, whom: Whom) -> Result<Vec<Known>, String> {
         let is_meant = |guest: &&Guest| match whom {
             Whom::Process(pid) => guest.pid() == Some(pid),
             Whom::Everyone => true,
         };
         let meant = self.guests.values().filter(is_meant);
-        let found: Vec<u64> = meant.filter_map(|guest| Some(guest.joined()?.instance)).collect();
+        let found: Vec<Known> = meant.filter_map(Guest::known).collect();
         match whom {
             Whom::Process(pid) if found.is_empty() => {
                 Err(format!("process {pid} is no client: `millpond share status` lists them"))

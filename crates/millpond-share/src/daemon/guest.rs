@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::connection::Connection;
+use super::kept::Known;
 use super::peer::Peer;
 use super::reception::Desk;
 use crate::policy::Principal;
@@ -51,6 +52,12 @@ impl Guest {
             Role::Client(joined) => joined,
             _ => None,
         }
+    }
+
+    /// What it is known by to a later daemon.
+    pub(super) fn known(&self) -> Option<Known> {
+        let (peer, joined) = (self.peer.as_ref()?, self.joined()?);
+        Some(Known { instance: joined.instance, pid: peer.pid, uid: peer.uid })
     }
 
     pub(super) fn device(&self) -> Option<DeviceId> {

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use super::connection::{Connection, Ended};
 use super::device::Device;
 use super::guest::{Guest, GuestNumber, Joined, Role};
+use super::host_memory::{self, Budget};
 use super::peer::Peer;
-use super::{Audience, BREATH, Daemon, MOST_AT_A_DESK, MOST_DEVICES, host_memory};
+use super::{Audience, BREATH, Daemon, MOST_AT_A_DESK, MOST_DEVICES};
 use crate::framing::MOST_BYTES;
-use crate::policy::{Event, MOST_PRIORITY, MOST_WEIGHT, Policy};
+use crate::policy::{Allowance, Event, HostUse, MOST_PRIORITY, MOST_WEIGHT, Policy, Principal};
 use crate::protocol::{DeviceId, Hello, MOST_NAME_BYTES, PROTOCOL, ToClient, ToDaemon};
 
 /// Who has not said by then what it wants is sent away.
@@ -153,7 +154,7 @@ impl Daemon {
         let client = number.as_client();
         match message {
             ToDaemon::Claim { bytes, cgroup_room } => {
-                let host_room = self.host_room(device);
+                let host_room = self.host_room(number, device);
                 Event::Claimed { client, bytes, host_room, own_room: cgroup_room }
             }
             ToDaemon::Want { bytes } => Event::Wants { client, bytes },
@@ -168,11 +169,26 @@ impl Daemon {
         }
     }
 
-    /// What the host has for a device's memory, other devices' considered.
-    fn host_room(&self, device: DeviceId) -> u64 {
-        let others = self.devices.iter().filter(|(id, _)| **id != device);
-        let needed = others.map(|(_, other)| other.policy.host_need_bytes());
-        host_memory::available().saturating_sub(needed.fold(0, u64::saturating_add))
+    /// What the host has for memory of a client's principal that leaves a device.
+    fn host_room(&self, number: GuestNumber, device: DeviceId) -> u64 {
+        let Some(own) = self.guests.get(&number).and_then(Guest::principal) else { return 0 };
+        let mut budget = Budget { is_trusted: is_trusted(own), ..Budget::default() };
+        for (id, shared) in &self.devices {
+            for (principal, host_use) in shared.policy.host_use() {
+                let HostUse { needs_bytes, has_bytes } = host_use;
+                if principal != own {
+                    let other = budget.others.entry((is_trusted(principal), principal));
+                    let needs = other.or_default();
+                    *needs = needs.saturating_add(needs_bytes);
+                    continue;
+                }
+                budget.has = budget.has.saturating_add(has_bytes);
+                if *id != device {
+                    budget.needs_elsewhere = budget.needs_elsewhere.saturating_add(needs_bytes);
+                }
+            }
+        }
+        budget.room(host_memory::available())
     }
 
     /// A client's first message.
@@ -191,12 +207,20 @@ impl Daemon {
         }
         let joined = Joined { device: hello.device, instance: hello.instance };
         self.replace_earlier_selves(number, joined);
-        self.kept.correct(&mut hello);
+        if let Some(guest) = self.guests.get_mut(&number) {
+            guest.role = Role::Client(Some(joined));
+        }
+        let Some(known) = self.guests.get(&number).and_then(Guest::known) else { return Ok(()) };
+        let asked = (hello.weight, hello.priority);
+        let allowance = if is_trusted(known.principal()) { Allowance::ALL } else { self.allowance };
+        (hello.weight, hello.priority) = allowance.cut(hello.weight, hello.priority);
+        let cut = (hello.weight, hello.priority);
+        self.kept.correct(&mut hello, known);
+        let got_less = cut == (hello.weight, hello.priority) && cut != asked;
         let settings = self.kept.settings_of(hello.device, self.settings.clone());
         let device = self.devices.entry(hello.device);
         device.or_insert_with(|| Device { policy: Policy::new(settings) });
         let Some(guest) = self.guests.get_mut(&number) else { return Ok(()) };
-        guest.role = Role::Client(Some(joined));
         let Some(principal) = guest.principal() else { return Ok(()) };
         let event = Event::Joined {
             client: number.as_client(),
@@ -211,6 +235,9 @@ impl Daemon {
             standing: hello.standing,
         };
         self.happened(hello.device, event);
+        if got_less && let Some(guest) = self.guests.get_mut(&number) {
+            guest.connection.say(&ToClient::Notice { line: less_than_asked(asked, cut) })?;
+        }
         Ok(())
     }
 
@@ -274,6 +301,23 @@ impl Daemon {
         for (earlier, _) in same.into_iter().chain(others.into_iter().take(too_many)) {
             self.remove(earlier, None);
         }
+    }
+}
+
+/// What a client hears that asked for more than it is allowed.
+fn less_than_asked(asked: (u32, i32), allowed: (u32, i32)) -> String {
+    format!(
+        "weight {} and priority {} are asked for and {} and {} allowed to other users than the daemon's own: its administrator can \
+         raise them with `millpond share set`, or for all with --most-weight and --most-priority of `millpond share serve`",
+        asked.0, asked.1, allowed.0, allowed.1
+    )
+}
+
+/// Whether a principal may ask for as much as it likes: the daemon's own user and the system's administrator, who could change the
+/// settings anyway.
+fn is_trusted(principal: Principal) -> bool {
+    match principal {
+        Principal::User(uid) => uid == 0 || uid == rustix::process::geteuid().as_raw(),
     }
 }
 

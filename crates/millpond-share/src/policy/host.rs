@@ -20,16 +20,28 @@ struct Claim {
     bytes: u64,
 }
 
+/// A principal's part of the host's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostUse {
+    /// What it still needs for what has to leave the device and has not yet.
+    pub needs_bytes: u64,
+    /// What of its memory has left the device, by its word.
+    pub has_bytes: u64,
+}
+
 impl Policy {
-    /// The host memory that all principals together still need.
-    pub fn host_need_bytes(&self) -> u64 {
-        self.host_needs().into_values().fold(0, u64::saturating_add)
+    /// What each principal needs and has of the host's memory.
+    pub fn host_use(&self) -> BTreeMap<Principal, HostUse> {
+        let uses = self.principals().into_iter().map(|principal| {
+            let needs_bytes = self.host_need_of(principal, None);
+            (principal, HostUse { needs_bytes, has_bytes: self.on_host_of(principal) })
+        });
+        uses.collect()
     }
 
-    /// The host memory that each principal still needs for what has to leave the device and has not yet.
-    pub fn host_needs(&self) -> BTreeMap<Principal, u64> {
-        let needs = self.principals().into_iter();
-        needs.map(|principal| (principal, self.host_need_of(principal, None))).collect()
+    fn on_host_of(&self, principal: Principal) -> u64 {
+        let own = self.clients.values().filter(|client| client.principal == principal);
+        own.map(Client::on_host).fold(0, u64::saturating_add)
     }
 
     fn host_need_of(&self, principal: Principal, claim: Option<Claim>) -> u64 {
@@ -37,8 +49,8 @@ impl Policy {
         let usable = own().map(|client| self.usable_for(client)).min().unwrap_or(0);
         let claimed = self.claimed_by(claim, |client| client.principal == principal);
         let beyond_its_part = claimed.saturating_sub(self.part_of(usable));
-        let on_host = own().map(Client::on_host).fold(0, u64::saturating_add);
-        self.excess_with(usable, claim).min(beyond_its_part).saturating_sub(on_host)
+        let excess = self.excess_with(usable, claim).min(beyond_its_part);
+        excess.saturating_sub(self.on_host_of(principal))
     }
 
     /// What some clients have claimed, if one had claimed so much.
