@@ -78,11 +78,7 @@ pub(crate) fn check() -> Result<()> {
             format!("{name} grows with {dimension} to the power of {exponent:.2}")
         })
         .collect();
-    ensure!(
-        too_fast.is_empty(),
-        "{}: at most {MOST} is let pass",
-        too_fast.join(", ")
-    );
+    ensure!(too_fast.is_empty(), "{}: at most {MOST} is let pass", too_fast.join(", "));
     Ok(())
 }
 

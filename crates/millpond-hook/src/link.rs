@@ -183,6 +183,7 @@ impl Link {
             ToClient::MakeRoom { resident_at_most } => self.make_room(resident_at_most),
             ToClient::Revoked { turn } => self.lose_turn(turn),
             ToClient::Settings { .. } => self.client.take_settings(&message),
+            ToClient::Notice { line } => crate::said::warn(&line),
             ToClient::Welcome { .. }
             | ToClient::Unfit { .. }
             | ToClient::Admitted { .. }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::Prefetch;
 
 /// Changes whenever a message does.
-pub const CONTROL_PROTOCOL: u32 = 2;
+pub const CONTROL_PROTOCOL: u32 = 3;
 
 /// A question or an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +142,8 @@ pub enum State {
 pub struct ClientStatus {
     /// Its process.
     pub pid: u32,
+    /// The party it belongs to, such as `user:1000`: turns are fair between those first.
+    pub principal: String,
     /// What it is called.
     pub name: String,
     /// What it is doing.

@@ -29,7 +29,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::policy::{Action, ClientId, Event, Moment, Settings};
+use crate::policy::{Action, Allowance, ClientId, Event, Moment, Settings};
 use crate::protocol::DeviceId;
 use admission::{BREATH, Listeners, MOST_CONTROLS, MOST_SCRAPES, MetricsListener};
 use connection::Ended;
@@ -79,6 +79,8 @@ pub struct Options {
     pub given: Given,
     /// Who may share them.
     pub audience: Audience,
+    /// What clients of other users may ask for.
+    pub allowance: Allowance,
     /// Where Prometheus finds its figures, if anywhere.
     pub metrics: Option<Metrics>,
     /// The most clients of one process on one device: [`ONE_CLIENT`], but for a process that plays several programs. A newer one
@@ -159,6 +161,7 @@ pub struct Daemon {
     settles_from: Instant,
     settings: Settings,
     audience: Audience,
+    allowance: Allowance,
     clients_per_process: usize,
     most_clients: usize,
     start: Instant,
@@ -208,6 +211,7 @@ impl Daemon {
             settings: kept.settings(options.settings),
             kept,
             audience: options.audience,
+            allowance: options.allowance,
             clients_per_process: options.clients_per_process.max(1),
             most_clients: descriptors::peers()
                 .saturating_sub(MOST_CONTROLS + MOST_SCRAPES)
@@ -348,7 +352,7 @@ impl Daemon {
             matches!(event, Event::Joined { .. } | Event::Left(_) | Event::Claimed { .. });
         let actions = shared.policy.hear(self.now, event);
         if concerns_host {
-            shared.host_need_bytes = shared.policy.host_need_bytes();
+            shared.host_use = shared.policy.host_use();
         }
         self.unsettled.insert(device);
         self.carry_out(actions);
@@ -373,7 +377,7 @@ impl Daemon {
             let Some(device) = self.devices.get_mut(&id) else { continue };
             let actions = device.policy.settle(now);
             device.due = device.policy.next_moment();
-            device.host_need_bytes = device.policy.host_need_bytes();
+            device.host_use = device.policy.host_use();
             self.carry_out(actions);
         }
         self.settles_from = began + began.elapsed() * PARTS_FOR_SETTLING;

@@ -12,12 +12,17 @@
 //!                                 ──► room and MakeRoom ──► the rest is told what has changed for it ──► actions
 //! ```
 //!
-//! What a client says is believed only as far as it cannot hurt others: see [`MOST_WEIGHT`], [`MOST_PRIORITY`] and `usable`.
+//! Clients of different [principals](Principal) do not trust each other. What a client says of the device counts for that client
+//! only, turns are fair between principals first, and what is scarce (see `host.rs`) each principal answers for by itself.
 
+mod allowance;
 mod client;
 mod events;
 mod foreign;
+mod group;
+mod host;
 mod memory;
+mod principal;
 mod queue;
 mod settings;
 mod status;
@@ -25,7 +30,10 @@ mod stuck;
 mod turn;
 mod turns;
 
+pub use allowance::Allowance;
 pub use client::{MOST_PRIORITY, MOST_WEIGHT};
+pub use host::HostUse;
+pub use principal::Principal;
 pub use settings::{Settings, WhenStuck};
 pub use turn::MOST_STRETCH;
 
@@ -35,7 +43,8 @@ use std::time::Duration;
 use crate::control::Setting;
 use crate::protocol::{Standing, ToClient, Traffic};
 use client::{Client, Phase};
-use turn::{Pace, Turn};
+use principal::Account;
+use turn::Turn;
 
 /// Time since whatever beginning.
 pub type Moment = Duration;
@@ -51,6 +60,8 @@ pub enum Event {
     Joined {
         /// Whose messages will come under this number.
         client: ClientId,
+        /// To which party it belongs.
+        principal: Principal,
         /// Its process, for the status.
         pid: u32,
         /// What it is called.
@@ -78,7 +89,7 @@ pub enum Event {
         claim: u64,
         /// How much.
         bytes: u64,
-        /// What the host has for memory that leaves the device.
+        /// What the host has for memory of its principal's that leaves this device.
         host_room: u64,
         /// What the client's own process may still have of the host's memory, if that has a limit.
         own_room: Option<u64>,
@@ -132,19 +143,18 @@ pub const RECOVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Policy {
     settings: Settings,
-    capacity_bytes: u64,
-    /// What others than clients have of the device, as far as that is believed.
-    foreign_bytes: u64,
-    /// Before this, that is not believed to have become more: somebody's memory may not be known.
-    foreign_grows_from: Moment,
     clients: BTreeMap<ClientId, Client>,
-    /// The sum of what is believed to be pinned, over all clients.
-    pinned_bytes: u64,
+    accounts: BTreeMap<Principal, Account>,
+    /// The sum of what is believed to be pinned, of each principal's clients: Σ `client.pinned`.
+    pinned_by_principal: BTreeMap<Principal, u64>,
+    /// No principal that begins to contend has spent less than this.
+    floor: Duration,
+    /// The least external memory that a principal believes in.
+    least_foreign: u64,
     /// There is one as long as somebody may be using the device.
     turn: Option<Turn>,
     /// The number of the last grant.
     last_grant: u64,
-    pace: Pace,
     began: Option<Moment>,
     /// There are clients from before, and others may be on their way back.
     is_recovering: bool,
@@ -161,14 +171,13 @@ impl Policy {
     pub fn new(settings: Settings) -> Policy {
         Policy {
             settings,
-            capacity_bytes: 0,
-            foreign_bytes: 0,
-            foreign_grows_from: Moment::ZERO,
             clients: BTreeMap::new(),
-            pinned_bytes: 0,
+            accounts: BTreeMap::new(),
+            pinned_by_principal: BTreeMap::new(),
+            floor: Duration::ZERO,
+            least_foreign: 0,
             turn: None,
             last_grant: 0,
-            pace: Pace::new(),
             began: None,
             is_recovering: false,
             switches: 0,
@@ -208,6 +217,7 @@ impl Policy {
     pub fn settle(&mut self, now: Moment) -> Vec<Action> {
         self.account(now);
         let mut actions = Vec::new();
+        self.believe_what_is_external(now);
         self.believe_what_is_pinned();
         self.deal_with_the_stuck(now, &mut actions);
         self.drop_who_no_longer_fits(now, &mut actions);
@@ -241,12 +251,15 @@ impl Policy {
             self.useful += time;
         }
         self.clients.values_mut().for_each(|client| client.spend(time));
+        self.charge(time);
     }
 
     fn tell_what_changed(&mut self, actions: &mut Vec<Action>) {
-        let (is_contended, movable) = (self.is_contended(), self.movable());
-        for (&id, client) in &mut self.clients {
-            let memory_bytes = client.memory_beside(movable);
+        let is_contended = self.is_contended();
+        let ids: Vec<_> = self.clients.keys().copied().collect();
+        for id in ids {
+            let memory_bytes = self.memory_of(id);
+            let client = self.clients.get_mut(&id).expect("it is one of them");
             if let Phase::Holding(hold) = client.phase
                 && (client.told.contended != is_contended
                     || is_contended && client.told.contended_in_turn != hold.turn)

@@ -74,9 +74,9 @@ pub struct Hello {
     pub taken_bytes: Option<u64>,
     /// What to call it.
     pub name: String,
-    /// How long its turns are, in quanta.
+    /// How long its turns are to be, in quanta. The daemon allows other users than its own only so much.
     pub weight: u32,
-    /// Whoever has a higher one goes first.
+    /// A higher one goes first, as far as that is allowed.
     pub priority: i32,
     /// The most it may allocate.
     pub memory_limit: Option<u64>,
@@ -210,6 +210,11 @@ pub enum ToClient {
     Revoked {
         /// Which turn: that of the grant, or the one it came back with.
         turn: u64,
+    },
+    /// Something that the program's user should know, in a line: the client got less than it asked for, say.
+    Notice {
+        /// What and why, and what to do.
+        line: String,
     },
     /// What of [`Welcome`](ToClient::Welcome) can change has changed.
     Settings {

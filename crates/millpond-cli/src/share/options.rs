@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use millpond_share::daemon::MetricsAt;
-use millpond_share::policy::{MOST_PRIORITY, MOST_WEIGHT};
+use millpond_share::policy::{Allowance, MOST_PRIORITY, MOST_WEIGHT};
 use millpond_share::protocol::Prefetch;
 use millpond_share::rendezvous::{self, RelativeRuntime};
 
@@ -90,9 +90,15 @@ pub(crate) struct ServeOptions {
     /// Device memory that no program gets, beside what contexts and programs that do not share have already; at most half with that
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) reserve: ByteSize,
-    /// Let every user of the machine share, not only your own programs
+    /// Let every user of the machine share, not only your own programs; turns are fair between users
     #[arg(long)]
     pub(crate) everyone: bool,
+    /// The most weight that programs of other users may ask for; your own and root's may ask for any
+    #[arg(long, value_name = "N", value_parser = weights(), default_value_t = Allowance::default().most_weight)]
+    pub(crate) most_weight: u32,
+    /// The highest priority that programs of other users may ask for, from -10 to 10
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priorities(), default_value_t = Allowance::default().most_priority)]
+    pub(crate) most_priority: i32,
     /// Metrics for Prometheus: `socket`, for you alone, in the daemon's directory; a port of the loopback, 0 takes a free one; or an
     /// address and port, such as 10.0.0.7:9427
     #[arg(long, value_name = "WHERE", value_parser = metrics_place)]
@@ -150,10 +156,10 @@ pub(crate) enum WhenStuckOption {
 pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// How long its turns are, in quanta
+    /// How long its turns are, in quanta; another user's daemon allows 1 unless it says otherwise
     #[arg(long, value_name = "N", value_parser = weights())]
     pub(crate) weight: Option<u32>,
-    /// Who has more goes first, from -10 to 10; who waits gains on the others
+    /// A higher one goes first, from -10 to 10; those that wait gain on the others; another user's daemon allows up to 0
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priorities())]
     pub(crate) priority: Option<i32>,
     /// The most device memory it may allocate, such as 8GiB

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
 use millpond_share::daemon::{Audience, Daemon, Given, Metrics, ONE_CLIENT, Options};
-use millpond_share::policy::{Settings, WhenStuck};
+use millpond_share::policy::{Allowance, Settings, WhenStuck};
 use millpond_share::rendezvous;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -33,6 +33,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
         },
         given: Given { quantum: options.quantum.is_some(), prefetch: options.prefetch.is_some() },
         audience: if options.everyone { Audience::Everyone } else { Audience::Owner },
+        allowance: Allowance {
+            most_weight: options.most_weight,
+            most_priority: options.most_priority,
+        },
         metrics: options.metrics.map(|at| Metrics {
             at,
             hosts: options.metrics_host.clone(),

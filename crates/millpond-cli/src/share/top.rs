@@ -146,6 +146,7 @@ mod tests {
     fn client(pid: u32, state: State, resident_mib: u64) -> ClientStatus {
         ClientStatus {
             pid,
+            principal: "user:1000".to_owned(),
             name: format!("train{pid}"),
             state,
             weight: 1,

@@ -89,6 +89,7 @@ mod tests {
     fn client() -> ClientStatus {
         ClientStatus {
             pid: 42,
+            principal: "user:1000".to_owned(),
             name: "a\u{1b}[2Jb".to_owned(),
             state: State::Running,
             weight: 1,

@@ -2,9 +2,10 @@
 
 use super::connection::Ended;
 use super::device::Device;
-use super::session::{Joined, SessionId};
-use super::{Daemon, MOST_DEVICES, host_memory};
-use crate::policy::{Event, MOST_PRIORITY, MOST_WEIGHT, Policy};
+use super::host_memory::{self, Budget};
+use super::session::{Joined, Session, SessionId};
+use super::{Daemon, MOST_DEVICES};
+use crate::policy::{Allowance, Event, HostUse, MOST_PRIORITY, MOST_WEIGHT, Policy, Principal};
 use crate::protocol::{DeviceId, Hello, MOST_NAME_BYTES, PROTOCOL, ToClient, ToDaemon};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ impl Daemon {
         let client = id.as_client();
         match message {
             ToDaemon::Claim { claim, bytes, cgroup_room } => {
-                let host_room = self.host_room(device);
+                let host_room = self.host_room(id, device);
                 Event::Claimed { client, claim, bytes, host_room, own_room: cgroup_room }
             }
             ToDaemon::Want { bytes } => Event::Wants { client, bytes },
@@ -45,15 +46,28 @@ impl Daemon {
         }
     }
 
-    /// What the host has for a device's memory, other devices' considered.
-    fn host_room(&mut self, device: DeviceId) -> u64 {
+    /// What the host has for memory of a client's principal that leaves a device.
+    fn host_room(&mut self, id: SessionId, device: DeviceId) -> u64 {
         if self.host_available.0 != self.now {
             self.host_available = (self.now, host_memory::available());
         }
-        let others = self.devices.iter().filter(|(id, _)| **id != device);
-        let needed =
-            others.fold(0_u64, |sum, (_, other)| sum.saturating_add(other.host_need_bytes));
-        self.host_available.1.saturating_sub(needed)
+        let Some(own) = self.sessions.get(id).and_then(Session::principal) else { return 0 };
+        let mut budget = Budget { is_trusted: is_trusted(own), ..Budget::default() };
+        for (other, shared) in &self.devices {
+            for (&principal, &HostUse { needs_bytes, has_bytes }) in &shared.host_use {
+                if principal != own {
+                    let needs =
+                        budget.others.entry((is_trusted(principal), principal)).or_default();
+                    *needs = needs.saturating_add(needs_bytes);
+                    continue;
+                }
+                budget.has = budget.has.saturating_add(has_bytes);
+                if *other != device {
+                    budget.needs_elsewhere = budget.needs_elsewhere.saturating_add(needs_bytes);
+                }
+            }
+        }
+        budget.room(self.host_available.1)
     }
 
     /// A client's first message.
@@ -72,15 +86,21 @@ impl Daemon {
         }
         let joined = Joined { device: hello.device, instance: hello.instance };
         self.replace_earlier_selves(id, joined);
-        self.kept.correct(&mut hello);
+        self.sessions.join(id, joined);
+        let Some(known) = self.sessions.get(id).and_then(Session::known) else { return Ok(()) };
+        let asked = (hello.weight, hello.priority);
+        let allowance = if is_trusted(known.principal()) { Allowance::ALL } else { self.allowance };
+        (hello.weight, hello.priority) = allowance.cut(hello.weight, hello.priority);
+        let cut = (hello.weight, hello.priority);
+        self.kept.correct(&mut hello, known);
+        let got_less = cut == (hello.weight, hello.priority) && cut != asked;
         let settings = self.kept.settings_of(hello.device, self.settings.clone());
         let device = self.devices.entry(hello.device);
         device.or_insert_with(|| Device::new(Policy::new(settings)));
-        self.sessions.join(id, joined);
-        let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let event = Event::Joined {
             client: id.as_client(),
-            pid: session.pid().unwrap_or_default(),
+            principal: known.principal(),
+            pid: known.pid,
             name: hello.name,
             capacity_bytes: hello.capacity_bytes,
             taken_bytes: hello.taken_bytes,
@@ -90,6 +110,9 @@ impl Daemon {
             standing: hello.standing,
         };
         self.happened(hello.device, event);
+        if got_less && let Some(session) = self.sessions.get_mut(id) {
+            session.connection.say(&ToClient::Notice { line: less_than_asked(asked, cut) })?;
+        }
         Ok(())
     }
 
@@ -146,5 +169,22 @@ impl Daemon {
         for (earlier, _) in same.into_iter().chain(others.into_iter().take(too_many)) {
             self.remove(earlier, None);
         }
+    }
+}
+
+/// What a client hears that asked for more than it is allowed.
+fn less_than_asked(asked: (u32, i32), allowed: (u32, i32)) -> String {
+    format!(
+        "weight {} and priority {} are asked for and {} and {} allowed to other users than the daemon's own: its administrator can \
+         raise them with `millpond share set`, or for all with --most-weight and --most-priority of `millpond share serve`",
+        asked.0, asked.1, allowed.0, allowed.1
+    )
+}
+
+/// Whether a principal may ask for as much as it likes: the daemon's own user and the system's administrator, who could change the
+/// settings anyway.
+fn is_trusted(principal: Principal) -> bool {
+    match principal {
+        Principal::User(uid) => uid == 0 || uid == rustix::process::geteuid().as_raw(),
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Daemon;
 use super::connection::Ended;
+use super::kept::Known;
 use super::session::{Role, Session, SessionId};
 use crate::control::{Answer, CONTROL_PROTOCOL, Request, Setting, Status, Versioned, Whom};
 use crate::policy::Event;
@@ -94,15 +95,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whom a setting is for, by the numbers that they have drawn.
-    fn find(&self, whom: Whom) -> Result<Vec<u64>, String> {
+    /// The clients that a setting is for.
+    fn find(&self, whom: Whom) -> Result<Vec<Known>, String> {
         let is_meant = |session: &&Session| match whom {
             Whom::Process(pid) => session.pid() == Some(pid),
             Whom::Everyone => true,
         };
         let meant = self.sessions.iter().map(|(_, session)| session).filter(is_meant);
-        let found: Vec<u64> =
-            meant.filter_map(|session| Some(session.joined()?.instance)).collect();
+        let found: Vec<Known> = meant.filter_map(Session::known).collect();
         match whom {
             Whom::Process(pid) if found.is_empty() => {
                 Err(format!("process {pid} is no client: `millpond share status` lists them"))

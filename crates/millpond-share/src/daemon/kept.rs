@@ -12,21 +12,36 @@ use super::control_session::{LEAST_QUANTUM_MS, MOST_QUANTUM_MS};
 use super::directory::Directory;
 use crate::control::Setting;
 use crate::framing::{Inbox, append};
-use crate::policy::{MOST_PRIORITY, MOST_WEIGHT, Settings};
+use crate::policy::{MOST_PRIORITY, MOST_WEIGHT, Principal, Settings};
 use crate::protocol::{DeviceId, Hello, Prefetch};
 
 const FILE: &str = "settings";
 /// Changes whenever what is kept does.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MOST_BYTES: usize = 1 << 16;
 /// The most of which something is kept: of more, the first are forgotten.
 const MOST_CLIENTS: usize = 1024;
 const MOST_DEVICES: usize = 64;
 
-/// What was set for one client, known by the number that it drew when it began.
+/// What a client is known by: the number that it drew when it began, and what the kernel says of its process. The number alone would
+/// let another process of its user have what was set for this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Known {
+    pub(super) instance: u64,
+    pub(super) pid: u32,
+    pub(super) uid: u32,
+}
+
+impl Known {
+    pub(super) fn principal(&self) -> Principal {
+        Principal::User(self.uid)
+    }
+}
+
+/// What was set for one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct OfClient {
-    instance: u64,
+    known: Known,
     weight: Option<u32>,
     priority: Option<i32>,
     /// `Some(None)`: that it has none.
@@ -83,8 +98,8 @@ impl Kept {
         }
     }
 
-    /// Something has been set; `device` is the one that it is for, if it is for one, and `clients` those, by their numbers.
-    pub(super) fn note(&mut self, setting: &Setting, device: Option<DeviceId>, clients: &[u64]) {
+    /// Something has been set; `device` is the one that it is for, if it is for one, and `clients` those.
+    pub(super) fn note(&mut self, setting: &Setting, device: Option<DeviceId>, clients: &[Known]) {
         match *setting {
             Setting::Quantum { quantum_ms, .. } => match device {
                 Some(device) => {
@@ -114,11 +129,11 @@ impl Kept {
         }
     }
 
-    fn note_of(&mut self, clients: &[u64], change: impl Fn(&mut OfClient)) {
-        for &instance in clients {
-            let known = self.clients.iter().position(|client| client.instance == instance);
-            let before = known.map(|at| self.clients.remove(at));
-            let mut client = before.unwrap_or(OfClient { instance, ..OfClient::default() });
+    fn note_of(&mut self, clients: &[Known], change: impl Fn(&mut OfClient)) {
+        for &known in clients {
+            let place = self.clients.iter().position(|client| client.known == known);
+            let before = place.map(|at| self.clients.remove(at));
+            let mut client = before.unwrap_or(OfClient { known, ..OfClient::default() });
             change(&mut client);
             self.clients.push(client);
         }
@@ -145,9 +160,8 @@ impl Kept {
     }
 
     /// A client's hello with what was set for it: it does not know.
-    pub(super) fn correct(&self, hello: &mut Hello) {
-        let known = self.clients.iter().find(|client| client.instance == hello.instance);
-        let Some(client) = known else { return };
+    pub(super) fn correct(&self, hello: &mut Hello, known: Known) {
+        let Some(client) = self.clients.iter().find(|client| client.known == known) else { return };
         hello.weight = client.weight.unwrap_or(hello.weight);
         hello.priority = client.priority.unwrap_or(hello.priority);
         hello.memory_limit = client.memory_limit.unwrap_or(hello.memory_limit);
@@ -189,6 +203,7 @@ fn read(directory: &Directory) -> Result<Option<Kept>, String> {
 mod tests {
     use super::*;
     use crate::control::Whom;
+    use crate::protocol::Standing;
     use std::fs;
 
     /// A directory of the daemon's, which goes with the first of the two.
@@ -198,14 +213,18 @@ mod tests {
         (above, directory)
     }
 
+    fn known(instance: u64) -> Known {
+        Known { instance, pid: u32::MAX, uid: u32::MAX }
+    }
+
     fn some() -> Kept {
         let mut kept = Kept::default();
         kept.note(&Setting::Quantum { device: None, quantum_ms: 5000 }, None, &[]);
         let device = Some(DeviceId([7; 16]));
         kept.note(&Setting::Quantum { device: Some(0), quantum_ms: 700 }, device, &[]);
         kept.note(&Setting::Turns(false), None, &[]);
-        kept.note(&Setting::Weight(Whom::Everyone, 5000), None, &[1, 2]);
-        kept.note(&Setting::MemoryLimit(Whom::Process(9), None), None, &[2]);
+        kept.note(&Setting::Weight(Whom::Everyone, 5000), None, &[known(1), known(2)]);
+        kept.note(&Setting::MemoryLimit(Whom::Process(9), None), None, &[known(2)]);
         kept
     }
 
@@ -218,7 +237,7 @@ mod tests {
         assert_eq!(Kept::load(&directory), (kept.clone(), None));
         assert_eq!(kept.clients[0].weight, Some(MOST_WEIGHT));
         for instance in 0..5000 {
-            kept.note(&Setting::Priority(Whom::Process(1), -9999), None, &[instance]);
+            kept.note(&Setting::Priority(Whom::Process(1), -9999), None, &[known(instance)]);
             let device = Some(DeviceId([(instance % 251) as u8; 16]));
             kept.note(&Setting::Quantum { device: Some(0), quantum_ms: 700 }, device, &[]);
         }
@@ -227,6 +246,31 @@ mod tests {
         kept.forget(Given { quantum: true, prefetch: true });
         let usual = Settings::default();
         assert_eq!(kept.settings(usual.clone()), Settings { turns: false, ..usual });
+    }
+
+    #[test]
+    fn what_was_set_for_a_process_is_not_another_ones() {
+        let hello = |instance| Hello {
+            protocol: 0,
+            instance,
+            device: DeviceId([7; 16]),
+            capacity_bytes: 1,
+            taken_bytes: None,
+            name: String::new(),
+            weight: 1,
+            priority: 0,
+            memory_limit: None,
+            standing: Standing::default(),
+        };
+        let weight = |known: Known| {
+            let mut hello = hello(known.instance);
+            some().correct(&mut hello, known);
+            hello.weight
+        };
+        assert_eq!(weight(known(1)), MOST_WEIGHT);
+        // The number is the client's own choice.
+        assert_eq!(weight(Known { pid: 7, ..known(1) }), 1);
+        assert_eq!(weight(Known { uid: 7, ..known(1) }), 1);
     }
 
     #[test]
@@ -256,7 +300,7 @@ mod tests {
         let mut bytes = Vec::new();
         append(&(VERSION + 1, 7_u8), &mut bytes);
         fs::write(&path, bytes).unwrap();
-        assert!(Kept::load(&directory).1.unwrap().contains("version 2"));
+        assert!(Kept::load(&directory).1.unwrap().contains("version 3"));
         for nonsense in [vec![], vec![0xff; 4], vec![0; MOST_BYTES + 1]] {
             fs::write(&path, nonsense).unwrap();
             assert!(Kept::load(&directory).1.is_some());

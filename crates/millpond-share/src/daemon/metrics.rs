@@ -164,6 +164,7 @@ mod tests {
     fn names_cannot_make_lines_of_their_own() {
         let client = ClientStatus {
             pid: 7,
+            principal: "user:1000".to_owned(),
             name: "a\"} 1\nb\\\u{1b}".to_owned(),
             state: State::Running,
             weight: 1,
@@ -194,8 +195,7 @@ mod tests {
         let status = Status { devices: vec![device] };
         assert!(!text(&status, false).contains("name="));
         let text = text(&status, true);
-        let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1
-b\\u{1b}"} 1.5"#;
+        let held = r#"millpond_share_client_held_seconds_total{device="GPU-1",pid="7",name="a\"} 1\nb\\\\u{1b}"} 1.5"#;
         assert!(text.lines().any(|line| line == held), "{text}");
         assert!(
             text.lines().all(|line| line.starts_with("# ") || line.starts_with("millpond_share_"))

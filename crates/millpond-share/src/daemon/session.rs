@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
+use super::kept::Known;
 use super::peer::Peer;
 use super::user::User;
+use crate::policy::Principal;
 use crate::protocol::DeviceId;
 
 /// A session, by a number that is never used again.
@@ -76,6 +78,17 @@ impl Session {
 
     pub(super) fn user(&self) -> User {
         self.peer.as_ref().map_or(User::Network, Peer::user)
+    }
+
+    /// To which party it belongs; not known of a peer that comes by the network.
+    pub(super) fn principal(&self) -> Option<Principal> {
+        self.peer.as_ref().map(|peer| Principal::User(peer.uid))
+    }
+
+    /// What it is known by to a later daemon.
+    pub(super) fn known(&self) -> Option<Known> {
+        let (peer, joined) = (self.peer.as_ref()?, self.joined()?);
+        Some(Known { instance: joined.instance, pid: peer.pid, uid: peer.uid })
     }
 
     /// What it has said hello for.

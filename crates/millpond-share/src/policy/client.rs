@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Moment;
+use super::{Moment, Principal};
 use crate::control::State;
 use crate::protocol::Traffic;
 
@@ -70,6 +70,7 @@ pub(super) struct Told {
 
 #[derive(Clone, Debug)]
 pub(super) struct Client {
+    pub principal: Principal,
     pub pid: u32,
     pub name: String,
     pub weight: u32,
@@ -90,6 +91,8 @@ pub(super) struct Client {
     pub making_room: Option<MakingRoom>,
     /// What others than clients have of the device, by its word, and when it last said something of that.
     pub foreign: Option<(u64, Moment)>,
+    /// What is on the device beside its principal's memory, as its own driver last said.
+    pub around: Option<u64>,
     pub told: Told,
     pub held: Duration,
     pub moving: Duration,
@@ -122,13 +125,6 @@ impl Client {
     /// What must be on the device whenever it works, because it cannot be brought in page by page.
     pub(super) fn fixed(&self) -> u64 {
         self.traffic.fixed_bytes.min(self.claimed).max(self.pinned)
-    }
-
-    /// The most that it may have where so much of the device can change hands.
-    pub(super) fn memory_beside(&self, movable: u64) -> u64 {
-        let most = self.memory_limit.unwrap_or(u64::MAX).min(movable + self.pinned);
-        // By its own word too: others may say that the device is larger.
-        most.min(self.capacity_bytes)
     }
 
     /// One that has been told to give up the device may still be bringing in what it was told there is room for.
@@ -187,8 +183,18 @@ impl Client {
         match self.phase {
             Phase::Holding(hold) => !hold.resumed,
             Phase::Dropping { .. } => true,
-            _ => self.making_room.is_some() && !self.void,
+            _ => self.is_making_room(),
         }
+    }
+
+    /// It may use the device, and its memory is on its way.
+    pub(super) fn is_arriving(&self) -> bool {
+        matches!(self.phase, Phase::Holding(Hold { resumed: false, .. }))
+    }
+
+    /// It has been asked for room and has not made it.
+    pub(super) fn is_making_room(&self) -> bool {
+        self.making_room.is_some() && !self.void
     }
 
     /// It may be using the device.

@@ -1,6 +1,5 @@
 //! What happened, and how it changes what is known.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::client::{Client, Hold, Phase, Told, believable_priority, believable_weight};
@@ -23,7 +22,7 @@ impl Policy {
             }
             Event::Wants { client, bytes } => self.want(now, client, bytes),
             Event::Moved(client, traffic) => self.moved(now, client, traffic),
-            Event::Taken(client, bytes) => self.hear_of_strangers(now, client, bytes),
+            Event::Taken(client, bytes) => self.hear_what_is_taken(now, client, bytes),
             Event::Resumed(client, moving) => self.resume(now, client, moving),
             Event::Released { client, turn, traffic, idle: _ } => {
                 self.moved(now, client, traffic);
@@ -37,6 +36,7 @@ impl Policy {
     fn join(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
         let Event::Joined {
             client: id,
+            principal,
             pid,
             name,
             capacity_bytes,
@@ -55,16 +55,17 @@ impl Policy {
         }
         if standing.claimed_bytes > 0 {
             self.is_recovering |= now < began.saturating_add(super::RECOVERY);
-            self.miss_somebody(now);
+            self.miss_a_client_of(now, principal);
         }
         let client = Client {
+            principal,
             pid,
             name,
             weight: believable_weight(weight),
             priority: believable_priority(priority),
             memory_limit,
             capacity_bytes,
-            claimed: standing.claimed_bytes,
+            claimed: standing.claimed_bytes.min(capacity_bytes),
             most_on_host: None,
             wanted: standing.traffic.resident_bytes,
             traffic: standing.traffic,
@@ -73,6 +74,7 @@ impl Policy {
             pinned: 0,
             making_room: None,
             foreign: None,
+            around: taken_bytes,
             told: Told::default(),
             held: Duration::ZERO,
             moving: Duration::ZERO,
@@ -80,12 +82,10 @@ impl Policy {
             last_held: now,
         };
         self.clients.insert(id, client);
-        self.capacity_bytes = self.capacity_in_most_words();
-        let most = self.capacity_bytes;
-        let client = self.clients.get_mut(&id).expect("it has just come");
-        client.claimed = client.claimed.min(most);
+        self.account_of(principal);
         if let Some(bytes) = taken_bytes {
-            self.hear_of_strangers(now, id, bytes);
+            self.hear_what_is_taken(now, id, bytes);
+            self.believe_what_is_external(now);
         }
         let memory_bytes = self.memory_of(id);
         let client = self.clients.get_mut(&id).expect("it has just come");
@@ -104,7 +104,7 @@ impl Policy {
     }
 
     /// A client that comes back says that it has the device. One that was away while the daemon was there has lost it if it does not
-    /// fit beside those that have it: else whoever comes back again and again would keep everybody out.
+    /// fit beside those that have it, or if others wait: else clients that come back by turns would keep a large one out for ever.
     fn take_at_its_word(
         &mut self,
         now: Moment,
@@ -113,7 +113,7 @@ impl Policy {
         actions: &mut Vec<Action>,
     ) {
         let is_back_late = self.began.is_some_and(|began| now >= began + super::RECOVERY);
-        let has_lost_it = is_back_late && !self.fits_beside_occupants(id);
+        let has_lost_it = is_back_late && (self.is_contended() || !self.fits_beside_occupants(id));
         let client = self.clients.get_mut(&id).expect("it has just come");
         if has_lost_it {
             client.phase = Phase::Revoked;
@@ -135,25 +135,16 @@ impl Policy {
         }
     }
 
-    /// The device's memory, of which clients should all say the same: what most of them say, and of as many, the largest, for with
-    /// too small a device nobody else could do anything.
-    fn capacity_in_most_words(&self) -> u64 {
-        let mut says = BTreeMap::new();
-        for client in self.clients.values() {
-            *says.entry(client.capacity_bytes).or_insert(0_u32) += 1;
-        }
-        let most = says.into_iter().max_by_key(|&(bytes, count)| (count, bytes));
-        most.map_or(self.capacity_bytes, |(bytes, _)| bytes)
-    }
-
     fn leave(&mut self, now: Moment, id: ClientId) {
         if let Some(gone) = self.clients.remove(&id) {
-            self.pinned_bytes -= gone.pinned;
-            if gone.claimed > 0 {
-                self.miss_somebody(now);
+            if let Some(pinned) = self.pinned_by_principal.get_mut(&gone.principal) {
+                *pinned -= gone.pinned;
             }
-            self.capacity_bytes = self.capacity_in_most_words();
+            if gone.claimed > 0 {
+                self.miss_a_client_of(now, gone.principal);
+            }
             self.forget_turn_if_nobody_is_left();
+            self.forget_settled_accounts(now);
         }
     }
 
@@ -193,7 +184,11 @@ impl Policy {
     }
 
     fn want(&mut self, now: Moment, id: ClientId, bytes: u64) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        if !self.clients.contains_key(&id) {
+            return;
+        }
+        self.begin_to_contend(id);
+        let client = self.clients.get_mut(&id).expect("it is there");
         client.wanted = bytes;
         match &mut client.phase {
             Phase::Idle => client.phase = Phase::Waiting { since: now, passed_by: 0 },
@@ -223,13 +218,17 @@ impl Policy {
     }
 
     fn release(&mut self, now: Moment, id: ClientId, turn: u64) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get(&id) else { return };
         let wants_again = match client.phase {
             Phase::Holding(hold) if hold.turn == turn => false,
             Phase::Dropping { hold, wants_again, .. } if hold.turn == turn => wants_again,
             Phase::Revoked => false,
             _ => return,
         };
+        if wants_again {
+            self.begin_to_contend(id);
+        }
+        let client = self.clients.get_mut(&id).expect("it is there");
         client.void = false;
         client.last_held = now;
         client.phase =

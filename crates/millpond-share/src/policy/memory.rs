@@ -1,76 +1,86 @@
 //! Whose memory may be on the device, and what may be promised at all.
 
+use std::collections::BTreeMap;
+
 use super::client::{Client, MakingRoom};
-use super::{Action, ClientId, Moment, Policy};
+use super::{Action, ClientId, Moment, Policy, Principal};
 use crate::protocol::{Prefetch, ToClient};
 
 /// A client that has been asked for room shows that it is at it by having done one part in so many.
 const PARTS_OF_PROGRESS: u64 = 8;
 
 impl Policy {
-    /// What clients can have of the device.
-    pub(super) fn usable(&self) -> u64 {
-        // Clients' word on what strangers have must not take the device from the others.
-        let taken = self.foreign_bytes.saturating_add(self.settings.reserve_bytes);
-        self.capacity_bytes - taken.min(self.capacity_bytes / 2)
+    /// What clients can have of a device of that size.
+    pub(super) fn usable_of(&self, capacity_bytes: u64, foreign_bytes: u64) -> u64 {
+        let taken = foreign_bytes.saturating_add(self.settings.reserve_bytes);
+        capacity_bytes - taken.min(capacity_bytes / 2)
     }
 
-    /// What memory is brought to. What a client was promised before strangers came it still gets, though the driver may have to
-    /// push something out for it: memory that cannot fault would else never have room.
-    fn space(&self) -> u64 {
-        let promised = self.clients.values().map(|client| client.claimed).max().unwrap_or(0);
-        self.usable().max(promised.min(self.capacity_bytes))
+    /// What clients can have of the device, in the words of one of them.
+    pub(super) fn usable_for(&self, client: &Client) -> u64 {
+        self.usable_of(client.capacity_bytes, self.foreign_for(client))
     }
 
-    /// What a client's memory takes of what can change hands, as long as it may work: all that it has. Without turns the driver
-    /// moves what it can, and it is what the driver cannot.
-    pub(super) fn footprint(&self, client: &Client) -> u64 {
-        let has = if self.settings.turns { client.claimed } else { client.fixed() };
-        has.saturating_sub(client.pinned)
+    /// What one client's memory is brought to. What it was promised before external programs came it still gets, though the driver
+    /// may have to push something out for it: memory that cannot fault would else never have room.
+    fn space_for(&self, client: &Client) -> u64 {
+        self.usable_for(client).max(client.claimed.min(client.capacity_bytes))
     }
 
-    /// What clients can have of the device, but for what cannot leave it.
-    pub(super) fn movable(&self) -> u64 {
-        // Until it is believed anew, it may be more than half of a device that has just become smaller.
-        self.usable().saturating_sub(self.pinned_bytes)
+    /// What a client's memory takes as long as it may work: all that it has. Without turns the driver moves what it can, and it is
+    /// what the driver cannot.
+    pub(super) fn memory_at_work(&self, client: &Client) -> u64 {
+        if self.settings.turns { client.claimed } else { client.fixed() }
     }
 
-    /// What cannot leave the device is believed up to half of it in all, of who came first before the others: who says so of
-    /// everything must not take the device from the others.
+    /// Whether a client works with nothing but memory that is on the device anyway.
+    pub(super) fn takes_nothing(&self, client: &Client) -> bool {
+        self.memory_at_work(client) <= client.pinned
+    }
+
+    /// What cannot leave the device, of a principal's own clients and of all others.
+    fn pinned_beside(&self, principal: Principal) -> (u64, u64) {
+        self.pinned_by_principal.iter().fold((0, 0), |(own, others): (u64, u64), (whose, bytes)| {
+            match *whose == principal {
+                true => (*bytes, others),
+                false => (own, others.saturating_add(*bytes)),
+            }
+        })
+    }
+
+    /// The most pinned memory of other principals that a client believes in: what its own driver says is there beside its own, and
+    /// never more than half of the device.
+    pub(super) fn believed_pinned_of_others(&self, client: &Client) -> u64 {
+        client.around.unwrap_or(u64::MAX).min(self.usable_for(client) / 2)
+    }
+
+    /// What other principals say is pinned, and the client's own driver says is not there.
+    fn unconfirmed_pinned(&self, client: &Client) -> u64 {
+        let (_, others) = self.pinned_beside(client.principal);
+        others.saturating_sub(self.believed_pinned_of_others(client))
+    }
+
+    /// What cannot leave the device is believed up to half of it for each principal, of its clients in the order in which they came.
+    /// What that costs the others is in their own words.
     pub(super) fn believe_what_is_pinned(&mut self) {
-        let most = self.usable() / 2;
-        let mut left = most;
-        for client in self.clients.values_mut() {
-            client.pinned = client.pinned_in_its_words().min(left);
-            left -= client.pinned;
+        let mut believed: BTreeMap<Principal, u64> = BTreeMap::new();
+        let halves: Vec<u64> =
+            self.clients.values().map(|client| self.usable_for(client) / 2).collect();
+        for (client, half) in self.clients.values_mut().zip(halves) {
+            let before = believed.entry(client.principal).or_default();
+            client.pinned = client.pinned_in_its_words().min(half.saturating_sub(*before));
+            *before += client.pinned;
         }
-        self.pinned_bytes = most - left;
-    }
-
-    /// The memory that the host has to have for what has to leave the device and has not yet.
-    pub fn host_need_bytes(&self) -> u64 {
-        self.host_need_with(None)
-    }
-
-    fn host_need_with(&self, claim: Option<(ClientId, u64)>) -> u64 {
-        let outside =
-            self.clients.values().fold(0_u64, |sum, client| sum.saturating_add(client.on_host()));
-        self.excess_with(claim).saturating_sub(outside)
-    }
-
-    /// What of all clients' memory cannot be on the device at a time, if one had claimed so much.
-    fn excess_with(&self, claim: Option<(ClientId, u64)>) -> u64 {
-        let claimed = |(id, client): (&ClientId, &Client)| match claim {
-            Some((claimant, bytes)) if claimant == *id => bytes,
-            _ => client.claimed,
-        };
-        let all = self.clients.iter().map(claimed).fold(0_u64, u64::saturating_add);
-        all.saturating_sub(self.usable())
+        self.pinned_by_principal = believed;
     }
 
     /// The most that a client may have.
     pub(super) fn memory_of(&self, id: ClientId) -> u64 {
-        self.clients[&id].memory_beside(self.movable())
+        let client = &self.clients[&id];
+        let (own, others) = self.pinned_beside(client.principal);
+        let pinned = (own - client.pinned)
+            .saturating_add(others.min(self.believed_pinned_of_others(client)));
+        client.memory_limit.unwrap_or(u64::MAX).min(self.usable_for(client).saturating_sub(pinned))
     }
 
     /// Why a client cannot have so much, if it cannot.
@@ -79,39 +89,14 @@ impl Policy {
         if bytes > most {
             let whose = match self.clients[&id].memory_limit {
                 Some(limit) if limit == most => "its limit",
-                _ if most < self.usable() => {
+                _ if most < self.usable_for(&self.clients[&id]) => {
                     "the device's memory but for what others have exported"
                 }
                 _ => "the device's memory",
             };
             return Some(format!("{bytes} bytes in all are more than {whose}, {most} bytes"));
         }
-        let need = self.host_need_with(Some((id, bytes)));
-        if need > host_room && need > self.host_need_bytes() {
-            return Some(format!(
-                "all clients together would need {need} bytes of host memory and there are \
-                 {host_room}: wait until one ends, or free host memory"
-            ));
-        }
-        self.whose_own_room_is_too_small(id, bytes)
-    }
-
-    /// Each client's memory leaves to its own process's part of the host, which may be smaller than the host.
-    fn whose_own_room_is_too_small(&self, id: ClientId, bytes: u64) -> Option<String> {
-        let (before, after) = (self.excess_with(None), self.excess_with(Some((id, bytes))));
-        self.clients.iter().find_map(|(other, client)| {
-            let most = client.most_on_host?;
-            let claimed = if *other == id { bytes } else { client.claimed };
-            let leaves = claimed.min(after);
-            let is_worse = leaves > client.claimed.min(before);
-            (leaves > most && is_worse).then(|| {
-                format!(
-                    "{leaves} bytes of process {} might have to leave the device and its cgroup has room for {most}: \
-                     raise its memory limit, or wait until another program ends",
-                    client.pid
-                )
-            })
-        })
+        self.host_objection(id, bytes, host_room)
     }
 
     /// Says to each holder what it may have on the device, to new ones with the grant, and to others what has to leave.
@@ -161,26 +146,36 @@ impl Policy {
     fn rooms(&self) -> Vec<(ClientId, u64)> {
         let holders = self.holders();
         if !self.settings.turns {
-            return holders.into_iter().map(|id| (id, self.space())).collect();
+            return holders
+                .into_iter()
+                .map(|id| (id, self.space_for(&self.clients[&id])))
+                .collect();
         }
-        let taken = self
+        let mut taken = self
             .clients
             .values()
             .fold(0_u64, |sum, client| sum.saturating_add(client.resident_or_on_its_way()));
-        let mut free = self.space().saturating_sub(taken);
+        let spaces: BTreeMap<ClientId, u64> = holders
+            .iter()
+            .map(|id| (*id, &self.clients[id]))
+            .map(|(id, client)| {
+                (id, self.space_for(client).saturating_add(self.unconfirmed_pinned(client)))
+            })
+            .collect();
         let mut rooms: Vec<_> =
             holders.into_iter().map(|id| (id, self.clients[&id].resident())).collect();
         let parts: [fn(&Client) -> u64; 3] =
             [Client::on_its_way, Client::desired, |client| client.claimed];
         for upto in parts {
             for (id, room) in &mut rooms {
+                let free = spaces[id].saturating_sub(taken);
                 let more = upto(&self.clients[id]).saturating_sub(*room).min(free);
                 *room += more;
-                free -= more;
+                taken = taken.saturating_add(more);
             }
         }
-        if let Some((_, room)) = rooms.first_mut() {
-            *room = room.saturating_add(free);
+        if let Some((id, room)) = rooms.first_mut() {
+            *room = room.saturating_add(spaces[id].saturating_sub(taken));
         }
         rooms
     }
@@ -191,7 +186,12 @@ impl Policy {
         let need = self.clients.values().fold(0_u64, |sum, client| {
             sum.saturating_add(client.resident()).saturating_add(self.lacking(client))
         });
-        let mut missing = need.saturating_sub(self.space());
+        // By the words of those that lack something: they wait for it.
+        let space = |client: &Client| {
+            self.space_for(client).saturating_add(self.unconfirmed_pinned(client))
+        };
+        let lacking = self.clients.values().filter(|client| self.lacking(client) > 0);
+        let mut missing = need.saturating_sub(lacking.map(space).min().unwrap_or(u64::MAX));
         let mut idle: Vec<_> = self
             .clients
             .iter()

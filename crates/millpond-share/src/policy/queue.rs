@@ -1,36 +1,68 @@
 //! Who waits, in order, and who comes next together.
 
 use super::client::Phase;
-use super::{ClientId, Policy};
+use super::group::Group;
+use super::{ClientId, MOST_PRIORITY, Moment, Policy, Principal};
 
 impl Policy {
-    /// Those that wait, first come first: by priority and the turns that passed them by, then by time.
+    /// Those that wait, in order: one client of each principal, then the second of each, and so on. Of principals, by priority, and of
+    /// equal ones the one that has spent least.
     pub(super) fn queue(&self) -> Vec<ClientId> {
-        let mut waiting: Vec<_> = self
-            .clients
-            .iter()
+        let mut principals: Vec<_> = self
+            .waiting_principals()
+            .into_iter()
+            .map(|principal| {
+                let clients = self.queue_of(principal);
+                let since = clients.first().map(|(_, since, _)| *since);
+                let priority = self.effective_priority_of(principal);
+                (-priority, self.spent(principal), since, principal, clients)
+            })
+            .collect();
+        principals.sort_unstable();
+        let longest = principals.iter().map(|(.., clients)| clients.len()).max().unwrap_or(0);
+        let ranks = (0..longest).flat_map(|rank| {
+            principals.iter().filter_map(move |(.., clients)| Some(clients.get(rank)?.2))
+        });
+        ranks.collect()
+    }
+
+    /// A principal's clients that wait: by priority and the turns that passed them by, then by time.
+    fn queue_of(&self, principal: Principal) -> Vec<(i32, Moment, ClientId)> {
+        let own = self.clients.iter().filter(|(_, client)| client.principal == principal);
+        let mut waiting: Vec<_> = own
             .filter_map(|(&id, client)| match client.phase {
                 Phase::Waiting { since, .. } => Some((-client.effective_priority(), since, id)),
                 _ => None,
             })
             .collect();
         waiting.sort_unstable();
-        waiting.into_iter().map(|(_, _, id)| id).collect()
+        waiting
+    }
+
+    /// The highest priority among a principal's clients that wait.
+    pub(super) fn priority_of(&self, principal: Principal) -> i32 {
+        let own = self.clients.values().filter(|client| client.principal == principal);
+        let waiting = own.filter(|client| client.is_waiting());
+        waiting.map(|client| client.priority).max().unwrap_or(-MOST_PRIORITY)
+    }
+
+    /// That, and one for each turn of a higher priority that has passed the principal by. It comes up to the highest, where what was
+    /// spent decides, and no further.
+    fn effective_priority_of(&self, principal: Principal) -> i32 {
+        let waiting = self.clients.values().filter(|client| client.is_waiting());
+        let highest = waiting.map(|client| client.priority).max().unwrap_or(0);
+        let passed_over = self.accounts.get(&principal).map_or(0, |account| account.passed_over);
+        self.priority_of(principal).saturating_add_unsigned(passed_over).min(highest)
     }
 
     /// The next to use the device together: the first in the queue, who of the queue fits beside it, and then who of those that
     /// use it now.
     pub(super) fn next_group(&self) -> Vec<ClientId> {
-        let queue = self.queue();
-        let mut group = Vec::new();
-        let mut taken = 0_u64;
-        for id in queue.into_iter().chain(self.holders()) {
-            if self.fits_beside(taken, id) {
-                taken = taken.saturating_add(self.footprint(&self.clients[&id]));
-                group.push(id);
-            }
+        let mut group = Group::new(self);
+        for id in self.queue().into_iter().chain(self.holders()) {
+            group.add_if_it_fits(self, id);
         }
-        group
+        group.members()
     }
 
     /// Those that may use the device and have not been told to stop: the turn's first, then as they came.
@@ -56,18 +88,6 @@ impl Policy {
 
     /// Whether a client's memory would fit beside that of everybody who may be using the device.
     pub(super) fn fits_beside_occupants(&self, id: ClientId) -> bool {
-        self.fits_beside(self.taken_by_occupants(), id)
-    }
-
-    /// What the memory of all clients that may be using the device takes.
-    pub(super) fn taken_by_occupants(&self) -> u64 {
-        let occupants = self.clients.values().filter(|client| client.is_occupying());
-        occupants.fold(0_u64, |sum, client| sum.saturating_add(self.footprint(client)))
-    }
-
-    /// Whether a client's memory fits beside that of others, which take so much. One always fits.
-    pub(super) fn fits_beside(&self, taken: u64, id: ClientId) -> bool {
-        let its = self.footprint(&self.clients[&id]);
-        taken == 0 || its == 0 || taken.saturating_add(its) <= self.movable()
+        Group::of_occupants(self).has_room_for(self, id)
     }
 }

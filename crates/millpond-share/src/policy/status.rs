@@ -1,7 +1,9 @@
 //! How things are, for people.
 
+use std::collections::BTreeMap;
+
 use super::client::Client;
-use super::{Moment, Policy};
+use super::{Moment, Policy, Principal};
 use crate::control::{ClientStatus, DeviceStatus, Mode};
 
 fn milliseconds(duration: std::time::Duration) -> u64 {
@@ -19,13 +21,13 @@ impl Policy {
     fn status_of_the_moment(&self) -> DeviceStatus {
         DeviceStatus {
             device: String::new(),
-            capacity_bytes: self.capacity_bytes,
-            usable_bytes: self.usable(),
-            foreign_bytes: self.foreign_bytes,
+            capacity_bytes: self.capacity_in_most_words(),
+            usable_bytes: self.usable_in_most_words(),
+            foreign_bytes: self.foreign_in_most_words(),
             mode: self.mode(),
             quantum_ms: milliseconds(self.settings.quantum),
             effective_quantum_ms: milliseconds(self.effective_quantum()),
-            thrashing: self.pace.stretch() > 1,
+            thrashing: self.stretch() > 1,
             holder: self.only_occupant(),
             switches: self.switches,
             useful_share: match self.busy {
@@ -36,12 +38,26 @@ impl Policy {
         }
     }
 
+    /// The device's memory, of which clients should all say the same: what most principals say. No client is given or refused
+    /// anything by it, since each is judged by its own word.
+    fn capacity_in_most_words(&self) -> u64 {
+        let of = |principal: Principal| {
+            let own = self.clients.values().filter(move |client| client.principal == principal);
+            most_frequent(own.map(|client| client.capacity_bytes))
+        };
+        most_frequent(self.principals().into_iter().map(of))
+    }
+
+    fn usable_in_most_words(&self) -> u64 {
+        self.usable_of(self.capacity_in_most_words(), self.foreign_in_most_words())
+    }
+
     fn mode(&self) -> Mode {
         let claimed =
             self.clients.values().fold(0_u64, |sum, client| sum.saturating_add(client.claimed));
         match () {
             () if !self.settings.turns => Mode::Off,
-            () if claimed > self.usable() => Mode::Turns,
+            () if claimed > self.usable_in_most_words() => Mode::Turns,
             () => Mode::Together,
         }
     }
@@ -53,9 +69,20 @@ impl Policy {
     }
 }
 
+/// Of as frequent ones the largest.
+fn most_frequent(values: impl Iterator<Item = u64>) -> u64 {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_insert(0_u32) += 1;
+    }
+    let most = counts.into_iter().max_by_key(|&(value, count)| (count, value));
+    most.map_or(0, |(value, _)| value)
+}
+
 fn status_of(client: &Client) -> ClientStatus {
     ClientStatus {
         pid: client.pid,
+        principal: client.principal.to_string(),
         name: client.name.clone(),
         state: client.state(),
         weight: client.weight,

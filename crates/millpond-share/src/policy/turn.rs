@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use super::{ClientId, Moment};
+use super::{ClientId, Moment, Principal};
 
 /// The time in which some clients, whose memory fits together, may use the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     /// Who was first in the queue. It may have gone since.
     pub first: ClientId,
+    pub principal: Principal,
+    /// What its principal had spent when it began.
+    pub spent_before: Duration,
+    /// It began anew when those that ran together no longer fitted. It does so once: else a client that grows and shrinks would
+    /// never come to its end.
+    pub restarted: bool,
     /// How many quanta it lasts.
     pub weight: u32,
     pub began: Moment,
@@ -19,8 +25,21 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn new(first: ClientId, weight: u32, began: Moment) -> Turn {
-        Turn { first, weight, began, moving: Duration::ZERO, ended: None }
+    pub(super) fn new(
+        (first, principal): (ClientId, Principal),
+        weight: u32,
+        began: Moment,
+        spent_before: Duration,
+    ) -> Turn {
+        let (moving, ended, restarted) = (Duration::ZERO, None, false);
+        Turn { first, principal, spent_before, restarted, weight, began, moving, ended }
+    }
+
+    /// How long it is where one of weight 1 has a quantum: what its principal is owed beyond that makes it longer, up to twice as
+    /// long.
+    pub(super) fn length(&self, quantum: Duration, owed: Duration) -> Duration {
+        let makes_up = owed.saturating_sub(quantum).min(quantum);
+        quantum.saturating_add(makes_up).saturating_mul(self.weight)
     }
 
     pub(super) fn is_ending(&self) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::client::{Hold, Phase};
+use super::group::Group;
 use super::turn::{FAULT_BYTES_PER_SECOND, Turn};
 use super::{Action, ClientId, Moment, Policy, RECOVERY};
 use crate::protocol::{Prefetch, ToClient};
@@ -14,7 +15,18 @@ const PARTS_BEFORE_HIGHER_PRIORITY: u32 = 10;
 impl Policy {
     /// As long as a turn is at present.
     pub(super) fn effective_quantum(&self) -> Duration {
-        self.settings.believable_quantum() * self.pace.stretch()
+        self.settings.believable_quantum() * self.stretch()
+    }
+
+    /// Turns are longer than set only as far as that helps every principal that contends: what one says of its own turns does not
+    /// make others wait longer.
+    pub(super) fn stretch(&self) -> u32 {
+        let mut concerned = self.contending();
+        if concerned.is_empty() {
+            concerned = self.principals();
+        }
+        let pace = |principal| self.accounts.get(&principal).map_or(1, |a| a.pace.stretch());
+        concerned.into_iter().map(pace).min().unwrap_or(1)
     }
 
     fn length_of(&self, turn: &Turn) -> Duration {
@@ -25,7 +37,7 @@ impl Policy {
         if waiting.map(|client| client.priority).max() > highest {
             self.effective_quantum() / PARTS_BEFORE_HIGHER_PRIORITY
         } else {
-            self.effective_quantum().saturating_mul(turn.weight)
+            turn.length(self.effective_quantum(), self.owed_in(turn))
         }
     }
 
@@ -43,7 +55,11 @@ impl Policy {
 
     pub(super) fn begin_turn(&mut self, now: Moment, first: ClientId) {
         self.close_turn();
-        self.turn = Some(Turn::new(first, self.clients[&first].weight, now));
+        let principal = self.principal_of(first);
+        self.settle_delays();
+        let (weight, spent) = (self.clients[&first].weight, self.spent(principal));
+        self.turn = Some(Turn::new((first, principal), weight, now, spent));
+        self.account_of(principal).passed_over = 0;
         self.switches += 1;
     }
 
@@ -56,17 +72,16 @@ impl Policy {
     /// Claims grow, and clients come back from another daemon: those that no longer fit beside the others have to go.
     pub(super) fn drop_who_no_longer_fits(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let was_contended = self.is_contended();
-        let mut taken = 0_u64;
-        for id in self.holders() {
-            if self.fits_beside(taken, id) {
-                taken = taken.saturating_add(self.footprint(&self.clients[&id]));
-                continue;
-            }
+        let mut group = Group::new(self);
+        let misfits: Vec<ClientId> =
+            self.holders().into_iter().filter(|id| !group.add_if_it_fits(self, *id)).collect();
+        for id in misfits {
             self.tell_to_drop(now, id, actions);
             // They ran together without turns, so who stays has its first one now; but nobody gains time by growing while others
             // wait.
-            if let Some(turn) = self.turn.as_mut().filter(|_| !was_contended) {
-                turn.began = now;
+            if let Some(turn) = self.turn.as_mut().filter(|turn| !was_contended && !turn.restarted)
+            {
+                (turn.began, turn.restarted) = (now, true);
             }
         }
     }
@@ -103,7 +118,8 @@ impl Policy {
         let Some(turn) = self.turn.take() else { return };
         if let Some(ended) = turn.ended.filter(|_| self.settings.stretches) {
             let moving = turn.moving.max(self.time_for_faults(&turn));
-            self.pace.note(moving, ended.saturating_sub(turn.began));
+            let all = ended.saturating_sub(turn.began);
+            self.account_of(turn.principal).pace.note(moving, all);
         }
     }
 
@@ -114,9 +130,10 @@ impl Policy {
             return Duration::ZERO;
         }
         let used = self.clients.values().map(|client| client.used());
-        let excess = used.fold(0_u64, u64::saturating_add).saturating_sub(self.usable());
-        let own = self.clients.get(&turn.first).map_or(0, |client| client.used());
-        Duration::from_secs_f64(excess.min(own) as f64 / FAULT_BYTES_PER_SECOND)
+        let used = used.fold(0_u64, u64::saturating_add);
+        let Some(own) = self.clients.get(&turn.first) else { return Duration::ZERO };
+        let excess = used.saturating_sub(self.usable_for(own));
+        Duration::from_secs_f64(excess.min(own.used()) as f64 / FAULT_BYTES_PER_SECOND)
     }
 
     fn tell_to_drop(&mut self, now: Moment, id: ClientId, actions: &mut Vec<Action>) {
@@ -135,28 +152,27 @@ impl Policy {
             return;
         }
         let queue = self.queue();
-        let mut taken = self.taken_by_occupants();
-        let mut a_turn_began = false;
+        let mut occupants = Group::of_occupants(self);
+        let mut began = None;
         let mut somebody_is_before = false;
         for id in queue {
             let is_ending = self.turn.is_some_and(|turn| turn.is_ending());
             // Who takes nothing keeps nobody waiting.
-            let footprint = self.footprint(&self.clients[&id]);
-            let takes_nothing = footprint == 0;
+            let takes_nothing = self.takes_nothing(&self.clients[&id]);
             let would_be_before = is_ending && somebody_is_before && !takes_nothing;
-            if would_be_before || !self.fits_beside(taken, id) {
+            if would_be_before || !occupants.has_room_for(self, id) {
                 somebody_is_before = true;
                 continue;
             }
             self.grant(now, id);
-            taken = taken.saturating_add(footprint);
+            occupants.add(self, id);
             if self.turn.is_none() || is_ending && !takes_nothing {
                 self.begin_turn(now, id);
-                a_turn_began = true;
+                began = Some(id);
             }
         }
-        if a_turn_began {
-            self.raise_who_was_passed_by();
+        if let Some(first) = began {
+            self.raise_who_was_passed_by(first);
         }
     }
 
@@ -170,10 +186,18 @@ impl Policy {
         client.making_room = None;
     }
 
-    fn raise_who_was_passed_by(&mut self) {
-        for client in self.clients.values_mut() {
+    /// A turn raises its principal's other clients among themselves, and other principals if it is of a higher priority.
+    fn raise_who_was_passed_by(&mut self, first: ClientId) {
+        let (principal, priority) = (self.principal_of(first), self.clients[&first].priority);
+        for client in self.clients.values_mut().filter(|client| client.principal == principal) {
             if let Phase::Waiting { passed_by, .. } = &mut client.phase {
                 *passed_by = passed_by.saturating_add(1);
+            }
+        }
+        for other in self.waiting_principals() {
+            if other != principal && self.priority_of(other) < priority {
+                let account = self.account_of(other);
+                account.passed_over = account.passed_over.saturating_add(1);
             }
         }
     }

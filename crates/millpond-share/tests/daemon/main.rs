@@ -7,3 +7,4 @@ mod place;
 mod program;
 mod scrape;
 mod stand;
+mod users;

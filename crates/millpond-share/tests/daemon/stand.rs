@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use millpond_share::control::{Answer, DeviceStatus, Line, Request, Setting, Status};
 use millpond_share::daemon::{Audience, Daemon, DaemonError, Given, Options};
-use millpond_share::policy::Settings;
+use millpond_share::policy::{Allowance, Settings};
+use rustix::process::Uid;
 use tempfile::TempDir;
 
 use crate::program::Program;
@@ -28,6 +29,8 @@ pub(crate) struct Stand {
     settings: Settings,
     pub(crate) clients_per_process: usize,
     pub(crate) given: Given,
+    pub(crate) audience: Audience,
+    pub(crate) allowance: Allowance,
 }
 
 impl Stand {
@@ -39,6 +42,8 @@ impl Stand {
             // One process plays all the programs.
             clients_per_process: 64,
             given: Given::default(),
+            audience: Audience::Owner,
+            allowance: Allowance::default(),
         };
         stand.start();
         stand
@@ -57,7 +62,8 @@ impl Stand {
             directory: self.socket_directory(),
             settings: self.settings.clone(),
             given: self.given,
-            audience: Audience::Owner,
+            audience: self.audience,
+            allowance: self.allowance,
             metrics: None,
             clients_per_process: self.clients_per_process,
         }
@@ -78,6 +84,17 @@ impl Stand {
 
     pub(crate) fn program(&self) -> Program {
         Program::connect(&self.socket_directory())
+    }
+
+    /// A program of another user of the machine; only root can play one.
+    pub(crate) fn program_of(&self, uid: u32) -> Program {
+        let connect = || {
+            // Of this thread only, which ends.
+            let uid = Uid::from_raw(uid);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            self.program()
+        };
+        std::thread::scope(|scope| scope.spawn(connect).join().unwrap())
     }
 
     pub(crate) fn line(&self) -> Line {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millpond_share::control::{ClientStatus, DeviceStatus, Setting};
-use millpond_share::policy::{Action, ClientId, Event, Moment, Policy, Settings};
+use millpond_share::policy::{Action, ClientId, Event, Moment, Policy, Principal, Settings};
 use millpond_share::protocol::{Standing, ToClient, Traffic};
 
 pub(crate) const GB: u64 = 1_000_000_000;
@@ -27,6 +27,7 @@ pub(crate) struct Newcomer {
     pub taken_bytes: Option<u64>,
     pub capacity_bytes: u64,
     pub standing: Standing,
+    pub principal: Principal,
 }
 
 pub(crate) const PLAIN: Newcomer = Newcomer {
@@ -47,7 +48,13 @@ pub(crate) const PLAIN: Newcomer = Newcomer {
             used_bytes: 0,
         },
     },
+    principal: Principal::User(1000),
 };
+
+/// A client of another user.
+pub(crate) fn of_user(uid: u32) -> Newcomer {
+    Newcomer { principal: Principal::User(uid), ..PLAIN }
+}
 
 pub(crate) fn resident(bytes: u64) -> Traffic {
     Traffic { resident_bytes: bytes, ..Traffic::default() }
@@ -69,6 +76,7 @@ impl Desk {
     pub(crate) fn join_as(&mut self, client: u64, newcomer: Newcomer) -> Vec<Action> {
         self.event(Event::Joined {
             client: ClientId(client),
+            principal: newcomer.principal,
             pid: client as u32,
             name: format!("job {client}"),
             capacity_bytes: newcomer.capacity_bytes,

@@ -3,6 +3,7 @@
 mod desk;
 mod memory;
 mod misbehaviour;
+mod principals;
 mod restart;
 mod schedules;
 mod strangers;

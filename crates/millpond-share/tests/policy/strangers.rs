@@ -168,9 +168,9 @@ fn pages_that_are_larger_than_what_is_in_them_are_no_news() {
     assert_eq!(foreign(&desk), 10 * GB, "no more than the device has");
 }
 
-/// What is pinned is believed up to half of a device, and the device may become smaller by a newcomer's word.
+/// What is pinned is believed up to half of a device, and the device may be smaller by a newcomer's word.
 #[test]
-fn a_device_that_becomes_smaller_breaks_nothing() {
+fn a_device_that_is_smaller_in_other_words_breaks_nothing() {
     let mut desk = Desk::new();
     desk.comes(1, 8 * GB);
     let traffic = Traffic { pinned_bytes: 8 * GB, ..resident(8 * GB) };
@@ -178,5 +178,8 @@ fn a_device_that_becomes_smaller_breaks_nothing() {
     for client in [2, 3] {
         desk.join_as(client, Newcomer { capacity_bytes: 5, taken_bytes: Some(5), ..PLAIN });
     }
-    assert_eq!(desk.status().capacity_bytes, 5);
+    assert_eq!(desk.status().capacity_bytes, 5, "the status says what most say");
+    let said = desk.claim(1, 15 * GB);
+    let is_admitted = |said: &&ToClient| matches!(said, ToClient::Admitted { .. });
+    assert!(told(&said, 1).iter().any(is_admitted), "and is all");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millpond::driver::{DevicePtr, Driver, DriverResult, Kernel, Stream, Touch};
-use millpond_share::policy::{ClientId, Event, Moment};
+use millpond_share::policy::{ClientId, Event, Moment, Principal};
 use millpond_share::protocol::{Prefetch, Standing, ToClient};
 use millpond_sim::SimGpu;
 
@@ -204,6 +204,7 @@ impl Job {
         let client = self.client;
         said.push(Event::Joined {
             client,
+            principal: Principal::User(self.spec.user),
             pid: client.0 as u32,
             name: format!("job {}", client.0),
             capacity_bytes: gpu.device().capacity_bytes as u64,

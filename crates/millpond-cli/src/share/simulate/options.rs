@@ -34,7 +34,7 @@ pub(crate) struct SimulateOptions {
     /// How long each works, alone
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = spec::some_time)]
     work: Duration,
-    /// A job that is different, such as bytes=8GB,work=2m,cpu=50%,phase=20s,touch=60%,sweep=1s,weight=2,priority=1,start=10s
+    /// A job that is different, such as bytes=8GB,work=2m,cpu=50%,phase=20s,touch=60%,sweep=1s,weight=2,priority=1,user=1000,start=10s
     ///
     /// Each part may be left out. cpu is the part of its time that it computes on the host, phase the time from one such stretch to the next,
     /// touch the part of its memory that its kernels touch, sweep how long they take to go through that once. Repeat it for more jobs.
@@ -149,6 +149,7 @@ impl SimulateOptions {
             sweep: Duration::from_secs(1),
             weight: 1,
             priority: 0,
+            user: 0,
             start: Duration::ZERO,
         };
         let alike = self.jobs.unwrap_or(if self.job.is_empty() { 2 } else { 0 });

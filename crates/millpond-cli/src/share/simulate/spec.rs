@@ -26,6 +26,8 @@ pub(crate) struct JobSpec {
     pub(crate) sweep: Duration,
     pub(crate) weight: u32,
     pub(crate) priority: i32,
+    /// Whose it is: turns are fair between users first.
+    pub(crate) user: u32,
     /// When it comes.
     pub(crate) start: Duration,
 }
@@ -41,11 +43,12 @@ pub(crate) struct JobOption {
     sweep: Option<Duration>,
     weight: Option<u32>,
     priority: Option<i32>,
+    user: Option<u32>,
     start: Option<Duration>,
 }
 
-const KEYS: [&str; 9] =
-    ["bytes", "work", "cpu", "phase", "touch", "sweep", "weight", "priority", "start"];
+const KEYS: [&str; 10] =
+    ["bytes", "work", "cpu", "phase", "touch", "sweep", "weight", "priority", "user", "start"];
 
 impl JobOption {
     pub(crate) fn of(&self, usual: &JobSpec) -> JobSpec {
@@ -58,6 +61,7 @@ impl JobOption {
             sweep: self.sweep.unwrap_or(usual.sweep),
             weight: self.weight.unwrap_or(usual.weight),
             priority: self.priority.unwrap_or(usual.priority),
+            user: self.user.unwrap_or(usual.user),
             start: self.start.unwrap_or(usual.start),
         }
     }
@@ -81,6 +85,7 @@ impl FromStr for JobOption {
                 "sweep" => job.sweep = Some(some_time(value)?),
                 "weight" => job.weight = Some(number(value)?),
                 "priority" => job.priority = Some(number(value)?),
+                "user" => job.user = Some(number(value)?),
                 "start" => job.start = Some(duration::parse(value)?),
                 _ => {
                     let meant = suggestion(key, KEYS.iter().copied());
@@ -146,14 +151,17 @@ mod tests {
             sweep: Duration::from_secs(1),
             weight: 1,
             priority: 0,
+            user: 0,
             start: Duration::ZERO,
         };
-        let job: JobOption = "bytes=12GB,cpu=50%,weight=2,priority=-1,start=10s".parse().unwrap();
+        let job: JobOption =
+            "bytes=12GB,cpu=50%,weight=2,priority=-1,user=7,start=10s".parse().unwrap();
         let expected = JobSpec {
             bytes: 12_000_000_000,
             cpu_share: 0.5,
             weight: 2,
             priority: -1,
+            user: 7,
             start: Duration::from_secs(10),
             ..usual.clone()
         };

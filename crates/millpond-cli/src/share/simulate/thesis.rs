@@ -118,6 +118,7 @@ fn play_of(
         sweep: Duration::from_secs(1),
         weight: 1,
         priority: 0,
+        user: 0,
         start: Duration::ZERO,
     };
     Ok(Play {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use millpond_share::policy::{ClientId, Event};
+use millpond_share::policy::{ClientId, Event, Principal};
 use millpond_share::protocol::{Standing, ToClient, Traffic};
 
-use crate::desk::GB;
+use crate::desk::{CAPACITY, GB};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -42,6 +42,9 @@ pub(super) enum Then {
 pub(super) struct Actor {
     pub id: ClientId,
     pub kind: Kind,
+    pub principal: Principal,
+    /// The device's memory in its words.
+    pub capacity: u64,
     pub weight: u32,
     pub priority: i32,
     pub claimed: u64,
@@ -82,6 +85,12 @@ impl Actor {
         Actor {
             id,
             kind,
+            principal: Principal::User(rng.u32(0..3)),
+            capacity: match (kind, rng.u32(0..4)) {
+                (Kind::Liar, 0) => rng.u64(1..10_000),
+                (Kind::Liar, 1) => u64::MAX,
+                _ => CAPACITY,
+            },
             weight: rng.u32(1..=3),
             priority: rng.i32(-2..=2),
             claimed: 0,

@@ -1,17 +1,22 @@
 //! What was promised, kept apart from the policy: it sees only what is said and told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_share::policy::{
-    Action, ClientId, Event, MOST_STRETCH, Moment, RECOVERY, Settings, WhenStuck,
+    Action, ClientId, Event, MOST_STRETCH, Moment, Principal, RECOVERY, Settings, WhenStuck,
 };
 use millpond_share::protocol::{ToClient, Traffic};
 
 use super::actor::Actor;
 use crate::desk::CAPACITY;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Entry {
+    principal: Principal,
+    /// The device's memory in its words.
+    capacity: u64,
+    /// What it was last told that it can have.
+    memory: u64,
     claimed: u64,
     /// What it has asked for and got no answer to.
     asked: Option<(u64, u64)>,
@@ -21,8 +26,7 @@ struct Entry {
     /// It holds by another daemon's leave.
     from_before: bool,
     wants: bool,
-    /// How many turns had begun when it began to wait.
-    waits_since_turn: Option<u64>,
+    waits_since: Option<Moment>,
     /// What it was last told that it may have on the device.
     room: u64,
     /// It has been warned or has lost its turn: its memory may count for nothing.
@@ -41,12 +45,11 @@ pub(super) struct Book {
     turn_began: Moment,
     contended_since: Option<Moment>,
     most_clients: u64,
-    /// What clients can have beside strangers.
-    usable: u64,
 }
 
 const HIGHEST_WEIGHT: u32 = 3;
 const PRIORITIES_APART: u64 = 4;
+const MOST_PRINCIPALS: u64 = 3;
 
 /// What cannot leave, in the client's words.
 fn pinned(entry: &Entry) -> u64 {
@@ -65,7 +68,6 @@ impl Book {
             turn_began: Moment::ZERO,
             contended_since: None,
             most_clients: 0,
-            usable: CAPACITY,
         }
     }
 
@@ -78,11 +80,18 @@ impl Book {
         let began = *self.began.get_or_insert(now);
         self.comes_from_before |= standing.claimed_bytes > 0 && now < began + RECOVERY;
         let entry = Entry {
-            claimed: standing.claimed_bytes.min(CAPACITY),
+            principal: actor.principal,
+            capacity: actor.capacity,
+            memory: 0,
+            claimed: standing.claimed_bytes.min(actor.capacity),
+            asked: None,
             traffic: standing.traffic,
             holds: standing.holds.map(|turn| (turn, false)),
             from_before: standing.holds.is_some(),
-            ..Entry::default()
+            wants: false,
+            waits_since: None,
+            room: 0,
+            is_warned: false,
         };
         self.entries.insert(actor.id, entry);
         self.most_clients = self.most_clients.max(self.entries.len() as u64);
@@ -125,6 +134,12 @@ impl Book {
     /// The policy's answer, checked action by action and then as a whole.
     pub(super) fn answered(&mut self, actions: &[Action]) {
         for action in actions {
+            // What clients can have is said last, and is why others were told what they were.
+            if let Action::Tell(client, ToClient::Settings { memory_bytes, .. }) = action {
+                self.entry(*client).memory = *memory_bytes;
+            }
+        }
+        for action in actions {
             match action {
                 Action::Tell(client, message) => self.told(*client, message),
                 Action::End(client) => {
@@ -141,15 +156,16 @@ impl Book {
 
     /// What holds once the policy has drawn its conclusions.
     pub(super) fn check(&mut self, now: Moment) {
-        assert!(self.holders_fit(), "holders that do not fit together: {:?}", self.entries);
+        let fit = self.holders_fit_in(|entry| entry.capacity);
+        assert!(fit, "holders that do not fit together: {:?}", self.entries);
         if self.settings.turns {
             self.check_rooms();
             self.check_nobody_waits_in_vain(now);
         } else {
             let waits = |entry: &&Entry| entry.wants && entry.holds.is_none();
             let mut waiting = self.entries.values().filter(waits);
-            // Of who says that more than half of the device cannot leave it, the rest is not believed.
-            let is_believed = self.pinned() <= self.usable / 2;
+            // What is pinned in a client's words is not believed by all.
+            let is_believed = self.pinned() == 0;
             assert!(
                 !is_believed || waiting.all(|entry| self.footprint(entry) > 0),
                 "without turns only what cannot fault waits"
@@ -171,8 +187,13 @@ impl Book {
                 (entry.room, entry.is_warned) = (room, false);
             }
             ToClient::Room { room } => self.entry(client).room = room,
+            ToClient::Welcome { memory_bytes, .. } | ToClient::Settings { memory_bytes, .. } => {
+                let entry = self.entry(client);
+                assert!(memory_bytes <= entry.capacity, "{memory_bytes} bytes for {entry:?}");
+                entry.memory = memory_bytes;
+            }
             ToClient::Drop { turn } => {
-                let still_fit = self.holders_fit() && self.pinned() == 0;
+                let still_fit = self.holders_fit_in(|entry| entry.memory) && self.pinned() == 0;
                 assert!(self.waiting() > 0 || !still_fit, "{client:?} is dropped and nobody waits");
                 let entry = self.entry(client);
                 let (held, is_dropping) = entry.holds.expect("only holders are dropped");
@@ -208,7 +229,7 @@ impl Book {
         entry.holds = Some((turn, false));
         self.grants += 1;
         let takes_nothing = self.footprint(&self.entries[&client]) == 0;
-        let fits = is_alone || takes_nothing || claimed <= CAPACITY;
+        let fits = is_alone || takes_nothing || claimed <= self.entries[&client].capacity;
         assert!(
             fits || !self.settings.turns,
             "{client:?} is granted beside {beside:?}",
@@ -217,23 +238,36 @@ impl Book {
     }
 
     fn admitted(&mut self, client: ClientId) {
-        let before = self.host_need();
+        let principal = self.entries[&client].principal;
+        let before = self.host_need(principal);
         let entry = self.entry(client);
         let (bytes, host_room) = entry.asked.take().expect("it has asked");
-        assert!(bytes <= CAPACITY);
+        assert!(bytes <= entry.capacity);
+        let is_honest = entry.capacity == CAPACITY;
         entry.claimed = bytes;
-        let need = self.host_need();
-        assert!(need <= host_room || need <= before, "{need} of host memory where {host_room} is");
+        let need = self.host_need(principal);
+        assert!(
+            !is_honest || need <= host_room || need <= before,
+            "{need} of host memory where {host_room} is"
+        );
     }
 
-    fn host_need(&self) -> u64 {
-        let claimed: u64 = self.entries.values().map(|entry| entry.claimed).sum();
+    /// What a principal needs of the host's memory at the least: what cannot be on the device and is its own, beyond its part.
+    fn host_need(&self, principal: Principal) -> u64 {
+        let own = || self.entries.values().filter(|entry| entry.principal == principal);
+        let sum = |claims: &mut dyn Iterator<Item = u64>| claims.fold(0, u64::saturating_add);
+        let all = sum(&mut self.entries.values().map(|entry| entry.claimed));
+        let claimed = sum(&mut own().map(|entry| entry.claimed));
         let on_host = |entry: &Entry| {
             let sent = entry.traffic.moved_out_bytes.saturating_sub(entry.traffic.moved_in_bytes);
             sent.min(entry.claimed - entry.traffic.resident_bytes.min(entry.claimed))
         };
-        let on_host: u64 = self.entries.values().map(on_host).sum();
-        claimed.saturating_sub(CAPACITY).saturating_sub(on_host)
+        let on_host = sum(&mut own().map(on_host));
+        let principals: BTreeSet<Principal> =
+            self.entries.values().map(|entry| entry.principal).collect();
+        let part = CAPACITY / principals.len() as u64;
+        let excess = all.saturating_sub(CAPACITY).min(claimed.saturating_sub(part));
+        excess.saturating_sub(on_host)
     }
 
     /// Whoever follows what it was told of its room finds the device with room for it, but for those that have more there already.
@@ -246,7 +280,15 @@ impl Book {
             sum.saturating_add(room.max(resident(entry)))
         });
         let there = self.entries.values().map(resident).fold(0_u64, u64::saturating_add);
-        assert!(taken <= there.max(CAPACITY), "rooms of {taken} bytes in all: {:?}", self.entries);
+        // What others say is pinned and a holder's own driver has not confirmed is room for that holder.
+        let most = there.max(CAPACITY).saturating_add(self.pinned());
+        let are_honest = self.entries.values().all(|entry| entry.capacity == CAPACITY);
+        assert!(!are_honest || taken <= most, "rooms of {taken} bytes in all: {:?}", self.entries);
+    }
+
+    /// The least that any client was told that it can have.
+    fn least_memory(&self) -> u64 {
+        self.entries.values().map(|entry| entry.memory).min().unwrap_or(CAPACITY)
     }
 
     /// Whether a client may be using the device, as far as it has been told.
@@ -254,14 +296,15 @@ impl Book {
         self.entries.get(&client).is_some_and(|entry| entry.holds.is_some())
     }
 
-    fn holders_fit(&self) -> bool {
+    /// A client that takes something is beside others only if they fit on the device in its own words.
+    fn holders_fit_in(&self, words: impl Fn(&Entry) -> u64) -> bool {
         let holders = || {
             let entries = self.entries.values();
             entries.filter(|entry| entry.holds.is_some_and(|(_, is_dropping)| !is_dropping))
         };
-        let taking = holders().filter(|entry| self.footprint(entry) > 0).count();
-        let taken = holders().map(|entry| self.footprint(entry)).sum::<u64>();
-        taking < 2 || taken <= self.usable
+        let taking = || holders().filter(|entry| self.footprint(entry) > 0);
+        let taken: u128 = holders().map(|entry| u128::from(self.footprint(entry))).sum();
+        taking().count() < 2 || taking().all(|entry| taken <= u128::from(words(entry)))
     }
 
     /// What an entry takes of what can change hands, as long as it may work.
@@ -273,12 +316,6 @@ impl Book {
 
     fn pinned(&self) -> u64 {
         self.entries.values().map(pinned).fold(0, u64::saturating_add)
-    }
-
-    /// What there is for clients now, as the policy has it: whatever is said of strangers, at least half of the device.
-    pub(super) fn can_have(&mut self, usable: u64) {
-        assert!((CAPACITY / 2..=CAPACITY).contains(&usable), "{usable} bytes for clients");
-        self.usable = usable;
     }
 
     /// A turn began, as the policy counts them.
@@ -294,28 +331,30 @@ impl Book {
         let recovers_until = self.began.unwrap_or_default() + RECOVERY;
         let may_wait = self.comes_from_before && now < recovers_until;
         assert!(may_wait || is_occupied || !is_contended, "a free device, and somebody waits");
-        let claimed: u64 = self.entries.values().map(|entry| entry.claimed).sum();
-        assert!(may_wait || claimed > self.usable || !is_contended, "all fit, and somebody waits");
+        let claimed: u128 = self.entries.values().map(|entry| u128::from(entry.claimed)).sum();
+        let all_fit = claimed <= u128::from(self.least_memory());
+        assert!(may_wait || !all_fit || !is_contended, "all fit, and somebody waits");
 
         let since = *self.contended_since.get_or_insert(now);
         if !is_contended {
             self.contended_since = None;
         }
-        let longest_turn = self.settings.quantum * MOST_STRETCH * HIGHEST_WEIGHT;
+        // Twice, if its principal is owed something.
+        let longest_turn = self.settings.quantum * MOST_STRETCH * HIGHEST_WEIGHT * 2;
         let longest_drop = self.settings.grace * 2 * self.most_clients as u32;
         let waited = now - since.max(self.turn_began).max(recovers_until).min(now);
         assert!(!is_contended || waited <= longest_turn + longest_drop, "no turn for {waited:?}");
 
-        let turns = self.turns;
+        // Its own principal's other clients go before it at most so often, and each time every other principal.
         let most_turns = PRIORITIES_APART + self.most_clients + 1;
+        let longest = (longest_turn + longest_drop) * (most_turns * MOST_PRINCIPALS) as u32;
         for (client, entry) in &mut self.entries {
             if !entry.wants || entry.holds.is_some() {
-                entry.waits_since_turn = None;
+                entry.waits_since = None;
                 continue;
             }
-            let since = *entry.waits_since_turn.get_or_insert(turns);
-            let passed_by = turns - since;
-            assert!(passed_by <= most_turns, "{client:?} starves: {passed_by} turns passed it by");
+            let waited = now - *entry.waits_since.get_or_insert(now);
+            assert!(waited <= longest, "{client:?} starves: it waits for {waited:?}");
         }
     }
 }

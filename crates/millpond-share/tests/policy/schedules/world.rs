@@ -289,9 +289,10 @@ impl World {
         let (weight, priority) = (self.actors[number].weight, self.actors[number].priority);
         let joined = Event::Joined {
             client: id,
+            principal: self.actors[number].principal,
             pid: number as u32,
             name: format!("{number}"),
-            capacity_bytes: CAPACITY,
+            capacity_bytes: self.actors[number].capacity,
             taken_bytes: self.rng.bool().then_some(self.strangers),
             weight,
             priority,
@@ -401,7 +402,6 @@ impl World {
         }
         let status = self.policy.status(self.now);
         self.book.turns_so_far(self.now, status.switches);
-        self.book.can_have(status.usable_bytes);
         self.book.answered(&actions);
         for action in actions {
             match action {

@@ -1,0 +1,188 @@
+//! On behalf of which user a client runs, and what that user has had of the device.
+//!
+//! Clients of one principal trust each other; clients of two do not. So turns are fair between principals first, and a principal's
+//! clients divide its part among themselves:
+//!
+//! ```text
+//!   spent  += time / weight of the turn     for the principal that others wait for
+//!   floor   = max(floor, min spent)         over the principals that contend now
+//!   spent   = max(spent, floor - quantum)   for a principal that begins to contend: absence earns one turn at the most
+//! ```
+//!
+//! The principal that has spent least goes first. Ten clients of one principal spend together, and gain nothing by being ten.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use super::client::{Client, Phase};
+use super::foreign::may_be_missed_again;
+use super::turn::{Pace, Turn};
+use super::{ClientId, Moment, Policy};
+
+/// The party that a client belongs to. A pod will be another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Principal {
+    /// A user of the machine, by the number that the kernel gives for the peer of a socket.
+    User(u32),
+}
+
+impl fmt::Display for Principal {
+    /// As `millpond share status --json` writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Principal::User(uid) => write!(f, "user:{uid}"),
+        }
+    }
+}
+
+/// What a principal has had, kept while it has clients or has spent more than the others.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    /// Device time in which others waited, each second divided by the weight of its turn.
+    pub spent: Duration,
+    /// Time in which its clients were slow and others waited for that. It is spent from the next turn on, so that the length of a
+    /// turn does not change while it runs.
+    pub delayed: Duration,
+    /// How much of its own turns goes into moving memory.
+    pub pace: Pace,
+    /// Turns of a higher priority that began while its clients waited, since its own last turn.
+    pub passed_over: u32,
+    /// Since when memory of its clients may be on the device though none of them says so, and until when that is allowed for.
+    pub missed: Option<(Moment, Moment)>,
+    /// External memory, as far as its clients have said something of that.
+    pub foreign: Option<u64>,
+}
+
+impl Account {
+    fn new(spent: Duration) -> Account {
+        let delayed = Duration::ZERO;
+        Account { spent, delayed, pace: Pace::new(), passed_over: 0, missed: None, foreign: None }
+    }
+}
+
+impl Policy {
+    pub(super) fn principal_of(&self, id: ClientId) -> Principal {
+        self.clients[&id].principal
+    }
+
+    /// The principals that have clients here.
+    pub(super) fn principals(&self) -> BTreeSet<Principal> {
+        self.clients.values().map(|client| client.principal).collect()
+    }
+
+    /// One part of the device for each principal that has clients here.
+    pub(super) fn part_of(&self, bytes: u64) -> u64 {
+        bytes / (self.principals().len() as u64).max(1)
+    }
+
+    pub(super) fn account_of(&mut self, principal: Principal) -> &mut Account {
+        let floor = self.floor;
+        self.accounts.entry(principal).or_insert_with(|| Account::new(floor))
+    }
+
+    pub(super) fn spent(&self, principal: Principal) -> Duration {
+        self.accounts.get(&principal).map_or(self.floor, |account| account.spent)
+    }
+
+    pub(super) fn waiting_principals(&self) -> BTreeSet<Principal> {
+        let waiting = self.clients.values().filter(|client| client.is_waiting());
+        waiting.map(|client| client.principal).collect()
+    }
+
+    /// The principals whose turn it is: of the client that the turn is named after, and once that has gone, of all that are left.
+    fn payers(&self) -> BTreeSet<Principal> {
+        let Some(turn) = self.turn else { return BTreeSet::new() };
+        let first = self.clients.get(&turn.first).filter(|client| client.is_occupying());
+        match first {
+            Some(client) => BTreeSet::from([client.principal]),
+            None => {
+                let left = self.clients.values().filter(|client| client.is_occupying());
+                left.map(|client| client.principal).collect()
+            }
+        }
+    }
+
+    /// The principals whose turn it is, and those that wait for theirs.
+    pub(super) fn contending(&self) -> BTreeSet<Principal> {
+        self.waiting_principals().into_iter().chain(self.payers()).collect()
+    }
+
+    /// The principals that keep others waiting by being slow: to give up the device when the turn is over, or to make room for
+    /// memory that arrives.
+    fn delayers(&self) -> BTreeSet<Principal> {
+        let is_ending = self.turn.is_some_and(|turn| turn.is_ending());
+        let arrives = self.clients.values().any(|client| client.is_arriving());
+        let delays = |client: &&Client| match client.phase {
+            Phase::Dropping { .. } => is_ending,
+            _ => arrives && client.is_making_room(),
+        };
+        self.clients.values().filter(delays).map(|client| client.principal).collect()
+    }
+
+    /// Charges the time that others have waited to the principals because of which it passed.
+    pub(super) fn charge(&mut self, time: Duration) {
+        if let Some(least) = self.contending().into_iter().map(|p| self.spent(p)).min() {
+            self.floor = self.floor.max(least);
+        }
+        if time.is_zero() || !self.is_contended() {
+            return;
+        }
+        let Some(turn) = self.turn else { return };
+        let payers = if turn.is_ending() { BTreeSet::new() } else { self.payers() };
+        for delayer in self.delayers().difference(&payers) {
+            let account = self.account_of(*delayer);
+            account.delayed = account.delayed.saturating_add(time);
+        }
+        for payer in payers {
+            let account = self.account_of(payer);
+            account.spent = account.spent.saturating_add(time / turn.weight.max(1));
+        }
+    }
+
+    /// A turn begins: what was delayed before is spent.
+    pub(super) fn settle_delays(&mut self) {
+        for account in self.accounts.values_mut() {
+            account.spent = account.spent.saturating_add(std::mem::take(&mut account.delayed));
+        }
+    }
+
+    /// A client is about to wait. Its principal has no claim to time in which it did not contend, but for a quantum: one that is
+    /// owed something does not lose it because it has nothing to do for a moment.
+    pub(super) fn begin_to_contend(&mut self, id: ClientId) {
+        let principal = self.principal_of(id);
+        let contends = self.contending().contains(&principal);
+        let least = self.floor.saturating_sub(self.effective_quantum());
+        let account = self.account_of(principal);
+        if !contends {
+            account.spent = account.spent.max(least);
+        }
+    }
+
+    /// How far a turn's principal was behind when the turn began: behind the one of the others that wait that has spent least.
+    pub(super) fn owed_in(&self, turn: &Turn) -> Duration {
+        let others = self.waiting_principals().into_iter().filter(|other| *other != turn.principal);
+        let least = others.map(|other| self.spent(other)).min();
+        least.map_or(Duration::ZERO, |least| least.saturating_sub(turn.spent_before))
+    }
+
+    /// Forgets principals that are gone and owe nothing.
+    pub(super) fn forget_settled_accounts(&mut self, now: Moment) {
+        let (present, floor) = (self.principals(), self.floor);
+        self.accounts.retain(|principal, account| {
+            let is_missed =
+                account.missed.is_some_and(|(since, _)| !may_be_missed_again(now, since));
+            present.contains(principal) || account.spent + account.delayed > floor || is_missed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_written_by_its_number() {
+        assert_eq!(Principal::User(1000).to_string(), "user:1000");
+    }
+}
