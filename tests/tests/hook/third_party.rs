@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millpond_share::daemon::{Audience, Daemon, Given, Options};
-use millpond_share::policy::Settings;
+use millpond_share::policy::{Allowance, Settings};
 use millpond_tests::programs::succeeds;
 use millpond_tests::simcuda;
 
@@ -36,6 +36,7 @@ impl RealDaemon {
             settings,
             given: Given::default(),
             audience,
+            allowance: Allowance::default(),
             metrics: None,
             clients_per_process: 1,
         };
