@@ -11,11 +11,12 @@ use anyhow::{Context, Result, ensure};
 use crate::run::{cargo, root, run, target};
 
 /// The programs in `fuzz/src/bin`.
-pub(crate) const TARGETS: [&str; 8] = [
+const TARGETS: [&str; 9] = [
     "pickle",
     "rmm_log",
     "mptrace",
     "share_protocol",
+    "share_policy",
     "broker_protocol",
     "stack_name",
     "profile",
@@ -104,6 +105,7 @@ impl Places {
     /// Takes into the corpus what reaches branches that the corpus does not reach.
     fn keep(&self, program: &Path) -> Result<()> {
         let mut merge = Command::new(program);
-        run(merge.args(["-merge=1", "-verbosity=0"]).args([&self.corpus, &self.grown]))
+        merge.args(["-set_cover_merge=1", "-use_counters=0", "-verbosity=0"]);
+        run(merge.args([&self.corpus, &self.grown]))
     }
 }
