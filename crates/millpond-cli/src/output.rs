@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+pub(crate) use millpond_text::say;
 use millpond_text::{shown, shown_in_line, shown_json};
 
 use crate::BAD_INPUT;
@@ -149,11 +150,6 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// Prints a line that contains names from outside: it stays one line, whatever they contain.
 pub(crate) fn print_line(line: &str) -> Result<()> {
     print(&format!("{}\n", shown_in_line(line)))
-}
-
-/// Says a line on standard error: it stays one, whatever is in it. If nobody can read it, it is not said.
-pub(crate) fn say(line: &str) {
-    say_lines(&shown_in_line(line));
 }
 
 fn say_lines(text: &str) {
