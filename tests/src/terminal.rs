@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
@@ -70,6 +70,25 @@ impl Terminal {
                 Err(error) => panic!("{wanted:?} never comes ({error}): {:?}", self.screen),
             }
         }
+    }
+
+    /// Everything that the program writes until it ends, control sequences and all.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn whole(mut self) -> String {
+        let until = Instant::now() + PATIENCE;
+        let mut written = Vec::new();
+        loop {
+            match self.written.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => written.extend(bytes),
+                // The other end is closed: the program was the last that had it.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(error) => panic!("it does not end ({error}): {written:?}"),
+            }
+        }
+        self.child.wait().expect("it is ours");
+        String::from_utf8_lossy(&written).into_owned()
     }
 
     /// Types a key, and waits until the program has ended well because of it.

@@ -13,6 +13,8 @@
 
 // Names are C's. What the header has is public, though no Rust can reach it.
 #![allow(non_camel_case_types, unreachable_pub)]
+// Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[allow(unsafe_code)]
 mod block_ffi;

@@ -45,15 +45,7 @@ pub enum millpond_status {
 
 /// A text in one line, whatever it quotes of the caller's: what would begin another one, or move the cursor, is escaped.
 pub fn one_line(text: &str) -> String {
-    let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match breaks(letter) {
-            true => line.extend(letter.escape_default()),
-            false => line.push(letter),
-        }
-    }
-    line
+    millpond_text::shown_in_line(text).into_owned()
 }
 
 /// Why a call failed, and what to do.
@@ -165,8 +157,9 @@ mod tests {
 
     #[test]
     fn a_reason_is_one_line() {
-        let reason = Failure::invalid("'a\nb\r\t\u{7f}\u{2028}\0' is no name, ä is").reason;
-        assert_eq!(reason, "'a\\nb\\r\\t\\u{7f}\\u{2028}\\u{0}' is no name, ä is");
+        let reason =
+            Failure::invalid("'a\nb\r\u{7f}\u{9b}\u{202e}\u{2028}\0' is no name, ä is").reason;
+        assert_eq!(reason, r"'a\nb\u{d}\u{7f}\u{9b}\u{202e}\u{2028}\u{0}' is no name, ä is");
     }
 
     #[test]

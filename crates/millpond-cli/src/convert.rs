@@ -5,7 +5,7 @@ use millpond::trace::{ConvertError, Converted, Format};
 use serde::Serialize;
 
 use crate::cli::{ConvertOptions, TraceFormat};
-use crate::output::print;
+use crate::output::print_line;
 use crate::overwriting;
 use crate::replay::named;
 use crate::replay::recorded::open;
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &ConvertOptions) -> Result<()> {
             .collect(),
     };
     if !options.json.write(&report)? {
-        print(&line(&converted, report.bytes))?;
+        print_line(&line(&converted, report.bytes))?;
     }
     Ok(())
 }
@@ -78,5 +78,5 @@ fn line(converted: &Converted, bytes: u64) -> String {
     if !left_out.is_empty() {
         line += &format!("; left out: {}", left_out.join("; "));
     }
-    line + "\n"
+    line
 }

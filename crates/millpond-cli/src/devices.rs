@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::DevicesOptions;
 use crate::device;
-use crate::output::{print, print_table, table};
+use crate::output::{print, print_line, print_table, table};
 
 #[derive(Serialize)]
 struct Report {
@@ -190,7 +190,7 @@ fn list(default: &str, options: &DevicesOptions) -> Result<()> {
     match why_none {
         // That there is no GPU is usual; that there is one which cannot be used is worth a line.
         None | Some(OpenError::NoDriver) => Ok(()),
-        Some(why) => print(&format!("No real device: {why}\n")),
+        Some(why) => print_line(&format!("No real device: {why}")),
     }
 }
 
@@ -202,7 +202,8 @@ fn describe_real(device: &CudaDevice, default: &str, options: &DevicesOptions) -
     let info = &device.info;
     let (major, minor) = device.compute_capability;
     let version = device.driver_version;
-    print(&format!("{}, {}, as its driver describes it\n\n", info.name, device.title))?;
+    print_line(&format!("{}, {}, as its driver describes it", info.name, device.title))?;
+    print("\n")?;
     let yes = |has: bool| if has { "yes" } else { "no" }.to_owned();
     let mut rows = table(["FIGURE", "VALUE"]);
     for (figure, value) in [
@@ -239,7 +240,8 @@ fn describe(profile: &Profile, default: &str, options: &DevicesOptions) -> Resul
     if options.json.write(&report)? {
         return Ok(());
     }
-    print(&format!("{}, simulated; times are in microseconds\n\n", profile.title))?;
+    print_line(&format!("{}, simulated; times are in microseconds", profile.title))?;
+    print("\n")?;
     let mut rows = table(["FIGURE", "VALUE", "SOURCE"]);
     for figure in profile.figures() {
         rows.add_row([&figure.key, &figure.value, &figure.source]);

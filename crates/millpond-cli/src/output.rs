@@ -1,23 +1,50 @@
 //! How results are shown: tables for people, JSON for programs.
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
-};
+use clap::Parser;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+pub(crate) use millpond_text::say;
 use millpond_text::{shown, shown_in_line, shown_json};
 
 use crate::BAD_INPUT;
-use crate::cli::JsonOption;
+use crate::cli::{Cli, JsonOption};
+
+/// A table in which a row takes one line, unless its cells are too wide for the terminal.
+#[derive(Clone)]
+pub(crate) struct Table(comfy_table::Table);
+
+impl Table {
+    /// Adds a row. Cells are cleaned here, before widths are computed: a line's end inside a name would begin another line of the table, and
+    /// a character that is written as a number is wider than itself.
+    pub(crate) fn add_row(&mut self, cells: impl IntoIterator<Item: AsRef<str>>) {
+        let cells = cells.into_iter().map(|cell| shown_in_line(cell.as_ref()).into_owned());
+        self.0.add_row(cells);
+    }
+}
+
+impl Deref for Table {
+    type Target = comfy_table::Table;
+
+    fn deref(&self) -> &comfy_table::Table {
+        &self.0
+    }
+}
+
+impl DerefMut for Table {
+    fn deref_mut(&mut self) -> &mut comfy_table::Table {
+        &mut self.0
+    }
+}
 
 /// A table that fits the terminal, without colour or frame.
 pub(crate) fn table(header: impl Into<Row>) -> Table {
-    let mut table = Table::new();
+    let mut table = comfy_table::Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
@@ -25,7 +52,7 @@ pub(crate) fn table(header: impl Into<Row>) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table
+    Table(table)
 }
 
 /// The least that is left of a name where there is no room for all of it, with the blanks behind it: enough to tell settings apart.
@@ -120,9 +147,9 @@ pub(crate) fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Says a line on standard error: it stays one, whatever is in it. If nobody can read it, it is not said.
-pub(crate) fn say(line: &str) {
-    say_lines(&shown_in_line(line));
+/// Prints a line that contains names from outside: it stays one line, whatever they contain.
+pub(crate) fn print_line(line: &str) -> Result<()> {
+    print(&format!("{}\n", shown_in_line(line)))
 }
 
 fn say_lines(text: &str) {
@@ -133,9 +160,13 @@ fn say_lines(text: &str) {
 /// Prints what clap has to say of the arguments, in colour only where nothing of the arguments is in it.
 pub(crate) fn explain_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        say_lines(error.render().to_string().trim_end());
+        // Clap repeats arguments in lines of its own. Parsed again as they are shown, they cannot pass for such lines.
+        let arguments = std::env::args_os();
+        let cleaned = arguments.map(|one| shown_in_line(&one.to_string_lossy()).into_owned());
+        let again = Cli::try_parse_from(cleaned).err().filter(clap::Error::use_stderr);
+        say_lines(again.as_ref().unwrap_or(error).render().to_string().trim_end());
     } else if error.print().is_err() {
-        // Whoever asked for help has gone.
+        // The reader of the help has gone.
         return ExitCode::SUCCESS;
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(BAD_INPUT))

@@ -24,6 +24,8 @@
 
 // The lists of functions are read one by one.
 #![recursion_limit = "512"]
+// Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod abi_ffi;
 mod arrays;

@@ -1,19 +1,14 @@
 //! Lines on standard error. Never on standard output, which is the program's.
 
-use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-use millpond_text::shown_in_line;
 
 use crate::environment::LOG_VARIABLE;
 
 /// A line that the user should see.
 pub(crate) fn warn(line: &str) {
-    // In one write, so that lines of several processes stay whole. If nobody can read it, it is not said.
-    let line = format!("millpond: {}\n", shown_in_line(line));
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    millpond_text::say(&format!("millpond: {line}"));
 }
 
 /// A line that the user should see once.

@@ -13,6 +13,9 @@
 //! The [policy] neither reads a clock nor writes to a socket, so that the same one runs in the daemon and in `millpond
 //! share simulate`.
 
+// Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod control;
 #[cfg(feature = "daemon")]
 pub mod daemon;

@@ -32,6 +32,9 @@
 //! - `clock`, `parts`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
 //! - `gpu`, `driver`, `joining`, `exporting`, `inspect`, `replay_ground`: what its users hold.
 
+// Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod address_space;
 mod board;
 mod board_figures;

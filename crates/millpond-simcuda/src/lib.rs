@@ -18,6 +18,9 @@
 //! - `entry`, `names`: how a call comes in, and how it is found by name;
 //! - `abi`: the functions themselves, in the order of CUDA's manual.
 
+// Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod abi;
 mod attributes;
 mod call_log;

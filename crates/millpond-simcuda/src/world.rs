@@ -65,7 +65,7 @@ pub(crate) fn initialize() -> Answer {
         World::new().map_err(|error| {
             // That no device is to be seen may be what the program's user wants, and has a number of its own.
             if !matches!(error, WorldError::NoDevice) {
-                eprintln!("millpond: {VARIABLE}: {error}");
+                millpond_text::say(&format!("millpond: {VARIABLE}: {error}"));
             }
             error.code()
         })

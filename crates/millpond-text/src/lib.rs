@@ -13,7 +13,8 @@
 //! ```
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 /// Whether a character does something other than to stand where it is written: a control character other than a line's end and a tab,
 /// a separator of lines or paragraphs, or one of Unicode's format characters (category Cf), among them those that change the direction
@@ -52,6 +53,13 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 /// The same in one line, for names and messages: an end of a line in them is `\n`, so that none of them can pass for two.
 pub fn shown_in_line(text: &str) -> Cow<'_, str> {
     written(text, |letter| letter == '\n' || is_commanding(letter))
+}
+
+/// Writes a line to standard error. It stays one line, whatever is in it, and comes in one write, so that lines of several threads and
+/// processes stay whole. Where no reader is left, it is dropped.
+pub fn say(line: &str) {
+    let line = format!("{}\n", shown_in_line(line));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 fn written(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -27,6 +27,8 @@
 //! ```
 
 #![deny(unsafe_code)]
+// Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod adaptor;
 pub mod buffer;

@@ -33,6 +33,7 @@ fn a_wrong_variable_is_an_error_code_and_one_line() {
         ),
         ("devices=0", "millpond: MILLPOND_SIM: devices=0: a number from 1 to 64 is wanted"),
         ("log=/no/such/place", "millpond: MILLPOND_SIM: log=/no/such/place: No such file"),
+        ("a\nb\u{1b}[2J=1", r"millpond: MILLPOND_SIM: unknown key 'a\nb\u{1b}[2J'"),
     ] {
         let mut client = simcuda::program(env!("CARGO_BIN_EXE_abi_probe"), wrong);
         let output = client.arg("initialize").output().unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use comfy_table::CellAlignment;
+use millpond_text::shown_in_line;
 use serde::Serialize;
 
 use super::allocators::{ALLOCATORS, YARDSTICK};
@@ -82,7 +83,7 @@ impl Report<'_> {
             self.clock_ns,
             self.effort.call_passes,
             self.ours(),
-            self.device,
+            shown_in_line(self.device),
             if self.is_real { "CUDA's" } else { "the simulation's" }
         ))
     }

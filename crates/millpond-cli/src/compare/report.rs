@@ -1,6 +1,7 @@
 //! What the scenarios showed, for people and for programs.
 
 use anyhow::Result;
+use millpond_text::shown_in_line;
 use serde::Serialize;
 
 use super::advice::{Advice, EQUAL};
@@ -11,7 +12,7 @@ use super::seeds::Beside;
 use super::standing::Standing;
 use crate::interrupt;
 use crate::output::{
-    mib, other_memory, print, print_figures, print_table, set_figures, set_names, table,
+    mib, other_memory, print, print_figures, print_line, print_table, set_figures, set_names, table,
 };
 
 /// Where the times of the device are from.
@@ -105,10 +106,12 @@ impl Report {
             "On {}, seed {}. TIME: HOST and {heading} together. HOST: ms of the host in allocations and frees without the driver, measured here; it differs from run to run.\n\
              {heading}: ms of all the rest (driver calls, kernels, waiting) {whose} once the allocator has grown; COLD: while it grows. ALLOC: the part of TIME that is allocating and freeing, driver and all.\n\
              RESERVED: MiB taken from the driver at the most, RATIO to what was live at the most; MEAN: on average, to what was live on average. CALLS: of the driver.\n\n",
-            self.device, self.seed
+            shown_in_line(&self.device),
+            self.seed
         ))?;
         if let Some(note) = self.note_on_other_memory() {
-            print(&format!("{note}\n\n"))?;
+            print_line(&note)?;
+            print("\n")?;
         }
         Ok(())
     }
@@ -213,7 +216,8 @@ impl Report {
     fn print_advice(&self) -> Result<()> {
         print("What follows\n")?;
         for Advice { case, allocator, why } in &self.advice {
-            print(&format!("  {case}: {allocator}\n    {why}\n"))?;
+            print_line(&format!("  {case}: {allocator}"))?;
+            print_line(&format!("    {why}"))?;
         }
         Ok(())
     }
@@ -259,7 +263,7 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
     print_figures(cells, &["CALLS", "COLD", "NS/OP", "ALLOC", "HOST", times.heading(), "MEAN"])?;
     for row in rows {
         if let Some(oom) = &row.oom {
-            print(&format!("{} ran out with {oom}\n", row.allocator))?;
+            print_line(&format!("{} ran out with {oom}", row.allocator))?;
         }
     }
     print_phases(rows)?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::callers::{self, OfFrame};
 use super::holdings::{OfAge, OfSize, by_age, by_size};
-use crate::output::{mib, print, print_figures, print_table, set_figures, table};
+use crate::output::{mib, print, print_figures, print_line, print_table, set_figures, table};
 use crate::replay::recorded_oom::RecordedOom;
 
 /// What held memory at one moment. Also the JSON.
@@ -71,8 +71,8 @@ impl Report {
     }
 
     pub(crate) fn print(&self) -> Result<()> {
-        print(&format!(
-            "{} with {}, after event {}: {} MiB live in {} blocks, {} MiB reserved, largest free {} MiB, {} MiB free on the device\n",
+        print_line(&format!(
+            "{} with {}, after event {}: {} MiB live in {} blocks, {} MiB reserved, largest free {} MiB, {} MiB free on the device",
             self.trace,
             self.allocator,
             self.event,
@@ -84,9 +84,9 @@ impl Report {
         ))?;
         if let Some(oom) = &self.recorded_oom {
             let described = oom.described();
-            print(&format!("Here memory ran out when it was recorded: {described}\n"))?;
+            print_line(&format!("Here memory ran out when it was recorded: {described}"))?;
         } else if let Some(oom) = &self.oom {
-            print(&format!("It stopped at {oom}\n"))?;
+            print_line(&format!("It stopped at {oom}"))?;
         }
         let share =
             |bytes: u64| format!("{:.1} %", bytes as f64 / self.live_bytes.max(1) as f64 * 100.0);

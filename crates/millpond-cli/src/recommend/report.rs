@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::contest::{Contest, Finalist, has_finished, late_seconds};
 use super::paste::Paste;
 use crate::interrupt;
-use crate::output::{mib, print, print_figures, table};
+use crate::output::{mib, print, print_figures, print_line, table};
 use crate::replay::recorded_oom::RecordedOom;
 
 /// What to use for one trace. Also the JSON.
@@ -134,8 +134,8 @@ impl Report {
     }
 
     pub(crate) fn print(&self) -> Result<()> {
-        print(&format!(
-            "{}: {} events in {:.0} ms, {} MiB live at the most\n",
+        print_line(&format!(
+            "{}: {} events in {:.0} ms, {} MiB live at the most",
             self.trace,
             self.events,
             self.duration_ms,
@@ -174,11 +174,11 @@ impl Report {
             print_figures(rows, &["SAVES MS", "MS", "NS/OP", "SAVES MiB", "HELD OUT", "LATE MS"])?;
         }
         if let Some(oom) = &self.recorded_oom {
-            print(&format!("{}\n", oom.line(!self.ranking.is_empty())))?;
+            print_line(&oom.line(!self.ranking.is_empty()))?;
         }
         for ranked in &self.ranking {
             if let Some(oom) = &ranked.oom {
-                print(&format!("{} stopped at {oom}\n", ranked.stack))?;
+                print_line(&format!("{} stopped at {oom}", ranked.stack))?;
             }
         }
         if !self.ran_out.is_empty() {

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use millpond::Stack;
 use millpond::replay::{Bench, Program, Recorded, Replayed, Stopped};
+use millpond_text::shown_in_line;
 use serde::Serialize;
 
 use super::addresses::ReportedAddresses;
 use super::as_recorded;
 use super::recorded_oom::RecordedOom;
 use crate::interrupt;
-use crate::output::{mib, other_memory, print, print_figures, table};
+use crate::output::{mib, other_memory, print, print_figures, print_line, table};
 
 /// Everything that was replayed.
 pub(crate) struct Report<'a> {
@@ -191,8 +192,8 @@ impl ReportedTrace {
     }
 
     fn print(&self) -> Result<()> {
-        print(&format!(
-            "{}: {} events, {} stream{}, {}{} MiB live at the most\n",
+        print_line(&format!(
+            "{}: {} events, {} stream{}, {}{} MiB live at the most",
             self.trace,
             self.events,
             self.streams,
@@ -231,14 +232,14 @@ impl ReportedTrace {
             self.other_memory_line(),
         ];
         for line in lines.into_iter().flatten() {
-            print(&format!("{line}\n"))?;
+            print_line(&line)?;
         }
         for result in &self.results {
             if let Some(oom) = &result.oom {
-                print(&format!("{} stopped at {oom}\n", result.allocator))?;
+                print_line(&format!("{} stopped at {oom}", result.allocator))?;
             }
             if let Some(note) = result.addresses_note() {
-                print(&format!("{note}\n"))?;
+                print_line(&note)?;
             }
         }
         print("\n")
@@ -286,7 +287,7 @@ impl Report<'_> {
              MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
              NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, {}.\n\
              MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n{}",
-            self.device,
+            shown_in_line(&self.device),
             mib(self.bench.capacity_bytes()),
             match self.bench.is_real() {
                 true => String::new(),

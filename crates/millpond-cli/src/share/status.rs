@@ -5,7 +5,7 @@ use millpond_share::control::{Answer, DeviceStatus, Line, Request, Status};
 
 use super::options::StatusOptions;
 use super::view::{CLIENT_COLUMNS, client_row, device_line};
-use crate::output::{print, print_table, table};
+use crate::output::{print, print_line, print_table, table};
 
 pub(crate) fn run(options: &StatusOptions) -> Result<()> {
     let status = ask(&mut Line::open(&options.place.directory())?)?;
@@ -34,7 +34,8 @@ pub(crate) fn ask(line: &mut Line) -> Result<Status> {
 }
 
 fn show(number: usize, device: &DeviceStatus) -> Result<()> {
-    print(&format!("{}\n\n", device_line(number, device)))?;
+    print_line(&device_line(number, device))?;
+    print("\n")?;
     let mut rows = table(CLIENT_COLUMNS);
     for client in &device.clients {
         rows.add_row(client_row(client));

@@ -90,7 +90,7 @@ mod tests {
         ClientStatus {
             pid: 42,
             principal: "user:1000".to_owned(),
-            name: "a\u{1b}[2Jb".to_owned(),
+            name: "a\u{1b}[2J\n\u{202e}b".to_owned(),
             state: State::Running,
             weight: 1,
             priority: 0,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_row_says_what_is_where_and_a_name_commands_nothing() {
         let row = client_row(&client());
-        assert_eq!(row[1], r"a\u{1b}[2Jb");
+        assert_eq!(row[1], r"a\u{1b}[2J\n\u{202e}b");
         assert_eq!(&row[5..7], ["12288", "1024"]);
         assert_eq!(&row[9..], ["1m 1s", "50 %"]);
     }

@@ -1,6 +1,6 @@
 //! Running the program and looking at what it says.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 /// The program, to be run.
@@ -25,7 +25,16 @@ pub(crate) fn interrupted(arguments: &[&str]) -> Output {
     let mut command = command(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
+    wait_until_it_listens(&mut child);
     let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    child.wait_with_output().unwrap()
+}
+
+/// Waits until a command has a handler for Ctrl-C, which it has as soon as its arguments are understood and its work begins.
+#[cfg(target_os = "linux")]
+pub(crate) fn wait_until_it_listens(child: &mut Child) {
+    let id = child.id();
     // The kernel says which signals a process has a handler for: the second lowest bit is that of SIGINT.
     let listens = || {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -36,8 +45,6 @@ pub(crate) fn interrupted(arguments: &[&str]) -> Output {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it listened");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    child.wait_with_output().unwrap()
 }
 
 /// What a run that succeeded printed; it complained of nothing.

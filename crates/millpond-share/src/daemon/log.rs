@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-use millpond_text::shown;
+use millpond_text::shown_in_line;
 
 /// Lines that wait to be written; what comes while there are so many is left out.
 const MOST_WAITING: usize = 256;
@@ -33,7 +33,7 @@ impl Log {
         let write = move || {
             for line in waiting {
                 // Whether anybody reads is not our concern.
-                let _ = writeln!(std::io::stderr(), "{}", shown(&line));
+                let _ = writeln!(std::io::stderr(), "{line}");
             }
             let _ = done.send(());
         };
@@ -53,11 +53,7 @@ impl Log {
             self.left_out.set(self.left_out.get() + 1);
             return;
         }
-        let line = match self.left_out.take() {
-            0 => line,
-            more => format!("{more} lines are left out here\n{line}"),
-        };
-        if lines.try_send(line).is_err() {
+        if lines.try_send(written(self.left_out.take(), &line)).is_err() {
             self.left_out.set(self.left_out.get() + 1);
         }
     }
@@ -73,6 +69,15 @@ impl Log {
     }
 }
 
+/// A line as it is written, after a line of how many were left out. What clients call themselves may be in it: it stays one line.
+fn written(left_out: u64, line: &str) -> String {
+    let line = shown_in_line(line);
+    match left_out {
+        0 => line.into_owned(),
+        more => format!("{more} lines are left out here\n{line}"),
+    }
+}
+
 impl Drop for Log {
     fn drop(&mut self) {
         if self.lines.take().is_some() {
@@ -84,6 +89,14 @@ impl Drop for Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_stays_one_and_commands_nothing() {
+        let hostile = "client 7\nclient 8 is gone \u{1b}[2J\u{202e}";
+        let shown = r"client 7\nclient 8 is gone \u{1b}[2J\u{202e}";
+        assert_eq!(written(0, hostile), shown);
+        assert_eq!(written(3, hostile), format!("3 lines are left out here\n{shown}"));
+    }
 
     #[test]
     fn a_flood_is_cut_short_and_the_next_line_says_by_how_much() {

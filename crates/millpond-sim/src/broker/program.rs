@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use millpond_text::say;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::inherited_descriptors::close_all_but_standard;
@@ -29,15 +30,15 @@ pub fn run_program(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("broker {}: {error}", std::process::id());
+            say(&format!("broker {}: {error}", std::process::id()));
             ExitCode::FAILURE
         }
     }
 }
 
 fn usage() -> ExitCode {
-    eprintln!(
-        "millpond-sim-broker is started by programs that share a simulated GPU (MILLPOND_SIM=shared=NAME), not by hand"
+    say(
+        "millpond-sim-broker is started by programs that share a simulated GPU (MILLPOND_SIM=shared=NAME), not by hand",
     );
     ExitCode::from(2)
 }

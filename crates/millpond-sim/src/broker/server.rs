@@ -8,6 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use millpond_text::say;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connection::{Connection, Ended};
@@ -61,7 +62,7 @@ pub(crate) fn serve(
         devices: HashMap::new(),
         idle_since: Instant::now(),
     };
-    eprintln!("broker {} begins", std::process::id());
+    say(&format!("broker {} begins", std::process::id()));
     loop {
         let ready = server.wait(idle)?;
         server.turn(&ready);
@@ -206,7 +207,7 @@ impl Server {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => {
                 // Out of descriptors, most likely. Asking again at once would be a busy loop.
-                eprintln!("cannot accept: {error}");
+                say(&format!("cannot accept: {error}"));
                 std::thread::sleep(Duration::from_millis(10));
                 return;
             }
@@ -228,7 +229,7 @@ impl Server {
             }
         }
         if let Some(why) = why {
-            eprintln!("client {} {why}", client.process.unwrap_or(0));
+            say(&format!("client {} {why}", client.process.unwrap_or(0)));
         }
         self.idle_since = Instant::now();
     }

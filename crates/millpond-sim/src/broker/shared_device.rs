@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 
+use millpond_text::say;
+
 use super::holdings::Holdings;
 use super::message::{Answer, Hello, Request};
 use crate::bytes::arena_bytes;
@@ -137,7 +139,7 @@ impl SharedDevice {
         for extent in extents {
             // A refusal leaves the old bytes in place, which freed memory may hold.
             if let Err(error) = self.memory.discard(*extent) {
-                eprintln!("cannot clean {} bytes at {}: {error}", extent.bytes, extent.start);
+                say(&format!("cannot clean {} bytes at {}: {error}", extent.bytes, extent.start));
             }
         }
     }

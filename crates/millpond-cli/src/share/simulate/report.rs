@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use millpond_share::protocol::Prefetch;
 use millpond_sim::FaultModel;
+use millpond_text::shown_in_line;
 use serde::Serialize;
 
 use super::world::{Outcome, Play};
@@ -123,7 +124,7 @@ impl Report {
         };
         format!(
             "On {} with a link of {:.1} GB/s: {turns}, {prefetch}, faults: {}, seed {}.\nAll times are modelled.",
-            self.device,
+            shown_in_line(&self.device),
             self.link_bytes_per_second / 1e9,
             self.faults,
             self.seed,

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millpond_text::shown_in_line;
 use parking_lot::{Condvar, Mutex};
 
 use super::last_words::{self, this_thread};
@@ -242,9 +241,7 @@ impl Shared {
         self.has_failed.store(true, Ordering::Relaxed);
         queue.failure = Some(failure.clone());
         drop(queue);
-        // Where nobody reads standard error, nobody can be told.
-        let failure = failure.to_string();
-        let _ = writeln!(io::stderr(), "millpond: {}", shown_in_line(&failure));
+        millpond_text::say(&format!("millpond: {failure}"));
     }
 }
 
