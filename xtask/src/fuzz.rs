@@ -57,6 +57,7 @@ pub(crate) fn run_for(seconds: u64, names: &[String], keep: bool) -> Result<()> 
 fn build() -> Result<PathBuf> {
     let directory = target()?.join("fuzz");
     let mut build = cargo(&["build", "--release", "--locked", "-p", "millpond-fuzz"]);
+    build.args(["--features", "targets"]);
     build.args(["--target", PLATFORM, "--target-dir"]).arg(&directory);
     run(build.env("RUSTFLAGS", INSTRUMENTED).env("CARGO_INCREMENTAL", "0"))?;
     Ok(directory.join(PLATFORM).join("release"))

@@ -27,6 +27,20 @@ const ON_REAL_DEVICE: &[&str] = &[
     "the_real_device",
 ];
 
+/// What fuzzes is built by itself: `fuzz/Cargo.toml` says why.
+const FUZZING_LINTED: &[&str] = &[
+    "clippy",
+    "-p",
+    "millpond-fuzz",
+    "--all-targets",
+    "--features",
+    "targets",
+    "--locked",
+    "--",
+    "-D",
+    "warnings",
+];
+
 type Check = fn() -> Result<()>;
 
 const WITH_VALGRIND: [(&str, Check); 2] =
@@ -40,6 +54,7 @@ pub(crate) fn everything(with_torch: bool, gpu: bool) -> Result<()> {
         ("format", &["fmt", "--all", "--check"]),
         ("format of tests/races", &["fmt", "--all", "--check", "--manifest-path", RACES]),
         ("lint", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+        ("lint of fuzzing", FUZZING_LINTED),
         (
             "unit, property, conformance, layering, program and page tests",
             &["test", "--workspace", "--all-targets", "--locked"],

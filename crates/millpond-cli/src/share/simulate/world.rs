@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use millpond_share::control::ClientStatus;
+use millpond_share::control::{ClientStatus, DeviceStatus};
 use millpond_share::policy::{Action, ClientId, Event, Moment, Policy, Settings};
 use millpond_sim::{FaultModel, Profile, SimGpu, SimOptions};
 
@@ -64,6 +64,8 @@ struct World {
     next_to_compute: usize,
     /// Those without the hook have nobody to speak to.
     is_alone: bool,
+    /// The longest that turns had become when a job left others behind.
+    effective_quantum_ms: u64,
 }
 
 /// Plays jobs to their end.
@@ -98,7 +100,7 @@ pub(super) fn play(play: &Play) -> Result<Outcome> {
         wall: jobs.iter().map(|job| job.finished).max().unwrap_or_default(),
         jobs,
         switches: status.switches,
-        effective_quantum_ms: status.effective_quantum_ms,
+        effective_quantum_ms: world.effective_quantum_ms.max(status.quantum_ms),
         moved_in_bytes: traffic.moved_in_bytes,
         moved_out_bytes: traffic.moved_out_bytes,
     })
@@ -137,6 +139,7 @@ impl World {
             computes_until: Moment::ZERO,
             next_to_compute: 0,
             is_alone: false,
+            effective_quantum_ms: 0,
         }
     }
 
@@ -195,8 +198,12 @@ impl World {
 
     fn tell(&mut self, now: Moment, event: Event) {
         if let Event::Left(client) = event {
-            let clients = self.policy.status(now).clients;
+            let DeviceStatus { clients, effective_quantum_ms, .. } = self.policy.status(now);
             let number = client.0 as usize - 1;
+            // One that is left alone has no turns.
+            if clients.len() > 1 {
+                self.effective_quantum_ms = self.effective_quantum_ms.max(effective_quantum_ms);
+            }
             self.left[number] =
                 clients.into_iter().find(|status| u64::from(status.pid) == client.0);
         }
