@@ -95,7 +95,7 @@ enum Command {
     Races,
     /// Count how commands grow with events, streams, threads, devices and frames of a trace
     Growth {
-        /// Only events and streams; fails where one grows faster than in proportion
+        /// Only a few, in less than a minute; fails where one grows faster than it did
         #[arg(long)]
         check: bool,
     },

@@ -1,5 +1,6 @@
 //! The pool: streams, threads and regions that come and go, with the background and without.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millpond::Resource;
@@ -149,6 +150,37 @@ fn streams_that_use_one_block_come_and_go() {
         pool.deallocate(taken, 40_000, owner).unwrap();
         pool.trim();
         assert_eq!(pool.usage().reserved_bytes, 0);
+        assert_eq!(gpu.findings(), []);
+    });
+}
+
+/// Streams that stay, each with one small block for a while: what they have freed must not keep the device's memory.
+#[test]
+fn streams_that_stay_and_are_used_once_keep_no_slab_each() {
+    const STREAMS: usize = 6000;
+    const LIVE: usize = 100;
+    alone(|| {
+        let gpu = gpu(7);
+        let pool = pool(&gpu);
+        let mut live = VecDeque::new();
+        let mut reserved_bytes = Vec::new();
+        for number in 0..STREAMS {
+            let (bytes, stream) = ([512, 4096, 20_000][number % 3], stream(&gpu, number));
+            live.push_back((pool.allocate(bytes, stream).unwrap(), bytes, stream));
+            if live.len() > LIVE {
+                let (block, bytes, stream) = live.pop_front().expect("just added");
+                pool.deallocate(block, bytes, stream).unwrap();
+            }
+            if number % (STREAMS / 6) == STREAMS / 6 - 1 {
+                reserved_bytes.push(pool.usage().reserved_bytes);
+            }
+        }
+        println!("reserved: {reserved_bytes:?}");
+        let most_at_first = *reserved_bytes[..2].iter().max().expect("two");
+        assert!(reserved_bytes[5] <= most_at_first + 4 * MIB, "{reserved_bytes:?}");
+        for (block, bytes, stream) in live {
+            pool.deallocate(block, bytes, stream).unwrap();
+        }
         assert_eq!(gpu.findings(), []);
     });
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything here is under one lock, which is never held while the driver is asked for memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::headers::HeaderId;
 use super::heap::NodeId;
@@ -10,6 +10,10 @@ use super::numbers::Numbers;
 use super::points::{Points, StreamSlot};
 use super::size_class::{CLASSES, Class};
 use super::thread_cache::{Bounds, Entry};
+
+/// Streams that the global cache keeps blocks for, at most. A block that is kept keeps its slab: without a bound, each stream that was ever
+/// used would keep a slab of every class that it has used, until it is destroyed.
+const MOST_STREAMS_KEPT: usize = 1024;
 
 /// Whether a list that has grown is worth looking through: when it is twice as long as the last time, and not short.
 pub(super) fn are_twice_as_many(had: usize, has: usize) -> bool {
@@ -69,11 +73,52 @@ pub(super) struct Middle {
     global: HashMap<StreamSlot, Lists, Numbers>,
     /// Boxed: a map that grows holds its entries twice, and moves them all at once.
     slabs: HashMap<HeaderId, Box<Slab>, Numbers>,
-    /// Slabs with free blocks, by the stream that they serve. Each knows its place.
-    partial: HashMap<StreamSlot, [Vec<HeaderId>; CLASSES], Numbers>,
+    /// Slabs with free blocks, by class and by the stream that they serve. No list is empty, so that finding any slab of a class takes
+    /// no longer with more streams. Each slab knows its place.
+    partial: PartialSlabs,
     reserve: Reserve,
     /// Headers whose slab is gone, by class.
     unused_headers: HashMap<Class, Vec<HeaderId>>,
+}
+
+#[derive(Debug)]
+struct PartialSlabs([BTreeMap<StreamSlot, Vec<HeaderId>>; CLASSES]);
+
+impl Default for PartialSlabs {
+    fn default() -> PartialSlabs {
+        PartialSlabs(std::array::from_fn(|_| BTreeMap::new()))
+    }
+}
+
+impl PartialSlabs {
+    /// One that serves a stream.
+    fn of(&self, stream: StreamSlot, class: Class) -> Option<HeaderId> {
+        self.0[class.index()].get(&stream)?.last().copied()
+    }
+
+    /// All of a class, those of streams that became known first come first.
+    fn of_class(&self, class: Class) -> impl Iterator<Item = HeaderId> {
+        self.0[class.index()].values().flatten().copied()
+    }
+
+    /// Adds a slab, and says at which place.
+    fn add(&mut self, stream: StreamSlot, class: Class, header: HeaderId) -> usize {
+        let list = self.0[class.index()].entry(stream).or_default();
+        list.push(header);
+        list.len() - 1
+    }
+
+    /// Removes the slab at a place, and says which one has that place now.
+    fn remove(&mut self, stream: StreamSlot, class: Class, place: usize) -> Option<HeaderId> {
+        let lists = &mut self.0[class.index()];
+        let list = lists.get_mut(&stream).expect("a partial slab is in a list");
+        list.swap_remove(place);
+        let moved = list.get(place).copied();
+        if list.is_empty() {
+            lists.remove(&stream);
+        }
+        moved
+    }
 }
 
 /// Blocks set aside by `preallocate`, for any stream: nothing has to be waited for.
@@ -111,11 +156,7 @@ impl Middle {
     }
 
     fn take_from_slab(&mut self, class: Class, stream: StreamSlot, most: usize) -> Batch {
-        let Some(partial) = self.partial.get_mut(&stream).map(|lists| &mut lists[class.index()])
-        else {
-            return Batch::default();
-        };
-        let Some(&header) = partial.last() else { return Batch::default() };
+        let Some(header) = self.partial.of(stream, class) else { return Batch::default() };
         self.take_of_slab(header, most)
     }
 
@@ -180,8 +221,8 @@ impl Middle {
         class: Class,
         usable: impl Fn(&Points) -> bool,
     ) -> Option<Batch> {
-        let mut partial = self.partial.values().flat_map(|lists| &lists[class.index()]);
-        let header = *partial.find(|header| usable(&self.slabs[header].points))?;
+        let is_usable = |header: &HeaderId| usable(&self.slabs[header].points);
+        let header = self.partial.of_class(class).find(is_usable)?;
         Some(self.take_of_slab(header, 1))
     }
 
@@ -191,18 +232,10 @@ impl Middle {
         let EmptySlab { header, node, start, class, points } = slab;
         // Taken from the end: the lowest addresses first.
         let free = (0..class.blocks()).rev().map(|index| index as u8).collect();
-        let list = self.partial_list(stream, class);
-        let place = list.len();
-        list.push(header);
+        let place = self.partial.add(stream, class, header);
         let slab = Slab { class, stream, node, start, free, place, points };
         self.slabs.insert(header, Box::new(slab));
         self.take_of_slab(header, most)
-    }
-
-    fn partial_list(&mut self, stream: StreamSlot, class: Class) -> &mut Vec<HeaderId> {
-        let lists =
-            self.partial.entry(stream).or_insert_with(|| std::array::from_fn(|_| Vec::new()));
-        &mut lists[class.index()]
     }
 
     // Giving back.
@@ -260,10 +293,7 @@ impl Middle {
                 })
             }
             1 => {
-                let list = self.partial_list(stream, class);
-                let place = list.len();
-                list.push(entry.header);
-                self.slabs.get_mut(&entry.header).expect("just found").place = place;
+                slab.place = self.partial.add(stream, class, entry.header);
                 None
             }
             _ => None,
@@ -272,9 +302,7 @@ impl Middle {
 
     /// Takes a slab out of its list; the last one gets its place. Searching for it would take as long as there are slabs.
     fn leave_partial(&mut self, stream: StreamSlot, class: Class, place: usize) {
-        let list = self.partial_list(stream, class);
-        list.swap_remove(place);
-        if let Some(&moved) = list.get(place) {
+        if let Some(moved) = self.partial.remove(stream, class, place) {
             self.slabs.get_mut(&moved).expect("partial slabs exist").place = place;
         }
     }
@@ -286,7 +314,6 @@ impl Middle {
         are_forgotten: impl Fn(&[StreamSlot]) -> Vec<bool>,
     ) -> Vec<(StreamSlot, Entry)> {
         self.global.retain(|_, lists| lists.bytes > 0);
-        self.partial.retain(|_, lists| lists.iter().any(|list| !list.is_empty()));
         let streams: Vec<StreamSlot> = self.global.keys().copied().collect();
         let forgotten = streams.iter().zip(are_forgotten(&streams)).filter(|(_, is)| *is);
         let mut entries = Vec::new();
@@ -302,6 +329,11 @@ impl Middle {
         for slab in self.slabs.values() {
             assert!(slab.free.len() < slab.class.blocks(), "nobody needs {slab:?}");
         }
+    }
+
+    /// Whether the global cache has lists for more streams than it is to keep blocks for.
+    pub(super) fn keeps_for_too_many(&self) -> bool {
+        self.global.len() > MOST_STREAMS_KEPT
     }
 
     /// Takes everything out of the global cache.
@@ -321,8 +353,9 @@ mod tests {
     /// Every partial slab is where it says it is, and none else is in a list.
     fn assert_places(middle: &Middle) {
         let mut listed = 0;
-        for lists in middle.partial.values() {
-            for list in lists {
+        for lists in &middle.partial.0 {
+            for list in lists.values() {
+                assert!(!list.is_empty());
                 for (place, header) in list.iter().enumerate() {
                     let slab = &middle.slabs[header];
                     assert_eq!(slab.place, place);

@@ -392,8 +392,27 @@ impl Inner {
                 );
             }
         }
+        // A capture's memory stays as it is until its end.
+        let too_many = middle.keeps_for_too_many() && !self.back.is_captures();
+        let unwanted = if too_many { middle.drain_global() } else { Vec::new() };
         drop(middle);
         empty.into_iter().for_each(|slab| self.free_slab(slab));
+        self.give_up_kept(unwanted);
+    }
+
+    /// Gives what the global cache has kept to its slabs. Most of its streams are idle: work that has passed is found out here, once for
+    /// each stream, so that a stream that takes from such a slab need not wait for all of them.
+    fn give_up_kept(&self, entries: Vec<(StreamSlot, Entry)>) {
+        for of_stream in entries.chunk_by(|a, b| a.0 == b.0) {
+            let mut points = self.back.points([of_stream[0].0]);
+            self.back.forget_needless(&mut points);
+            let mut middle = self.middle.lock();
+            let given = of_stream.iter().map(|(_, entry)| *entry);
+            let empty: Vec<EmptySlab> =
+                given.filter_map(|entry| self.give_to_slab(&mut middle, entry, &points)).collect();
+            drop(middle);
+            empty.into_iter().for_each(|slab| self.free_slab(slab));
+        }
     }
 
     pub(super) fn give_to_slab(
