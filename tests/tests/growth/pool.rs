@@ -157,15 +157,18 @@ fn streams_that_use_one_block_come_and_go() {
 /// Streams that stay, each with one small block for a while: what they have freed must not keep the device's memory.
 #[test]
 fn streams_that_stay_and_are_used_once_keep_no_slab_each() {
-    const STREAMS: usize = 6000;
+    const STREAMS: usize = 24_000;
     const LIVE: usize = 100;
     alone(|| {
         let gpu = gpu(7);
         let pool = pool(&gpu);
+        // Large blocks among them: memory that they leave is what new slabs are made of.
+        let mut rng = fastrand::Rng::with_seed(7);
         let mut live = VecDeque::new();
         let mut reserved_bytes = Vec::new();
         for number in 0..STREAMS {
-            let (bytes, stream) = ([512, 4096, 20_000][number % 3], stream(&gpu, number));
+            let sizes = [512, 4096, 70_000, MIB, 3 * MIB];
+            let (bytes, stream) = (sizes[rng.usize(..sizes.len())], stream(&gpu, number));
             live.push_back((pool.allocate(bytes, stream).unwrap(), bytes, stream));
             if live.len() > LIVE {
                 let (block, bytes, stream) = live.pop_front().expect("just added");
@@ -177,7 +180,7 @@ fn streams_that_stay_and_are_used_once_keep_no_slab_each() {
         }
         println!("reserved: {reserved_bytes:?}");
         let most_at_first = *reserved_bytes[..2].iter().max().expect("two");
-        assert!(reserved_bytes[5] <= most_at_first + 4 * MIB, "{reserved_bytes:?}");
+        assert!(reserved_bytes[5] <= most_at_first + 32 * MIB, "{reserved_bytes:?}");
         for (block, bytes, stream) in live {
             pool.deallocate(block, bytes, stream).unwrap();
         }
