@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Claims are numbered, and an answer counts for the claim whose number it carries. A daemon that lets one claim wait for too long has
-//! lost the connection, so that its late answers reach nobody. Until it is met again, or is known to be gone, claims beyond what it
+//! lost the connection, so that its late answers are not read. Until it is met again, or is known to be gone, claims beyond what it
 //! has admitted are refused at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
