@@ -14,6 +14,8 @@ const VERSION: &str = "0.20.2";
 /// Builds `cargo deny` in the cache if it is not there, and asks it.
 pub(crate) fn check() -> Result<()> {
     let mut deny = Command::new(install()?);
+    // It reads the licence of every crate in the lock file, those of other systems too. A build fetches only what it compiles.
+    run(&mut cargo(&["fetch", "--quiet", "--locked"]))?;
     run(deny.args(["--offline", "--locked", "check", "licenses", "bans", "sources"]))
 }
 
