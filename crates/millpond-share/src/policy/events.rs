@@ -187,7 +187,7 @@ impl Policy {
         if !self.clients.contains_key(&id) {
             return;
         }
-        self.begin_to_contend(id);
+        self.begin_to_contend(now, id);
         let client = self.clients.get_mut(&id).expect("it is there");
         client.wanted = bytes;
         match &mut client.phase {
@@ -226,7 +226,7 @@ impl Policy {
             _ => return,
         };
         if wants_again {
-            self.begin_to_contend(id);
+            self.begin_to_contend(now, id);
         }
         let client = self.clients.get_mut(&id).expect("it is there");
         client.void = false;

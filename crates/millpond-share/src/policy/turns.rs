@@ -37,7 +37,7 @@ impl Policy {
         if waiting.map(|client| client.priority).max() > highest {
             self.effective_quantum() / PARTS_BEFORE_HIGHER_PRIORITY
         } else {
-            turn.length(self.effective_quantum(), self.owed_in(turn))
+            turn.length(self.effective_quantum(), self.owed_in(turn), self.most_made_up())
         }
     }
 
