@@ -96,7 +96,7 @@ fn total(held: &BTreeMap<u64, Duration>, clients: impl Iterator<Item = u64>) -> 
 }
 
 #[test]
-fn strangers_that_agree_on_a_small_device_make_it_small_for_themselves_only() {
+fn users_that_agree_on_a_small_device_make_it_small_for_themselves_only() {
     let mut desk = Desk::new();
     for client in 10..20 {
         let uid = 2000 + client as u32;
@@ -111,7 +111,7 @@ fn strangers_that_agree_on_a_small_device_make_it_small_for_themselves_only() {
 }
 
 #[test]
-fn strangers_that_agree_on_a_large_device_do_not_get_in_beside_others() {
+fn users_that_agree_on_a_large_device_do_not_get_in_beside_others() {
     let mut desk = Desk::new();
     desk.comes(1, 12 * GB);
     for client in 10..13 {
@@ -124,7 +124,7 @@ fn strangers_that_agree_on_a_large_device_do_not_get_in_beside_others() {
 }
 
 #[test]
-fn strangers_that_say_that_others_have_the_device_take_nothing_of_it() {
+fn users_that_say_that_others_have_the_device_take_nothing_of_it() {
     let mut desk = Desk::new();
     for client in 10..15 {
         let liar = Newcomer { taken_bytes: Some(CAPACITY), ..of_user(client as u32) };
