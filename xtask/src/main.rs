@@ -95,9 +95,12 @@ enum Command {
     Races,
     /// Count how commands grow with events, streams, threads, devices and frames of a trace
     Growth {
-        /// Only a few, in less than a minute; fails where one grows faster than it did
+        /// Only a few, in two minutes; fails where one grows faster than it did
         #[arg(long)]
         check: bool,
+        /// Commands whose rows to count, as "explain" or "replay pool"; all if none is named
+        #[arg(conflicts_with = "check")]
+        commands: Vec<String>,
     },
     /// Count the instructions of an allocate and free, and compare with bench/instructions.toml
     Instructions {
@@ -122,8 +125,8 @@ fn main() -> ExitCode {
         Command::Sharing { chaos: None, rounds, check, .. } => sharing::figures(rounds, check),
         Command::Fuzz { targets, seconds, keep } => fuzz::run_for(seconds, &targets, keep),
         Command::Races => races::check(),
-        Command::Growth { check: true } => growth::check(),
-        Command::Growth { check: false } => growth::show(),
+        Command::Growth { check: true, .. } => growth::check(),
+        Command::Growth { check: false, commands } => growth::show(&commands),
         Command::Instructions { update: false } => instructions::check(),
         Command::Instructions { update: true } => instructions::update(),
     };

@@ -3,7 +3,8 @@
 //! `cargo run --release -p millpond-bench --bin grown_trace -- FILE EVENTS [streams=N] [threads=N] [devices=N] [frames=N] [live=N]`
 //!
 //! FILE ends in `.mptrace`. Blocks of several sizes are allocated and freed in turn, each on the next stream, thread, device and frame; `live`
-//! of them are live at a time on each device.
+//! of them are live at a time on each device. The last event is an allocation after which more is live than ever before: `explain` looks at the
+//! peak, and by chance that would be early in one trace and late in the next.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -63,14 +64,23 @@ impl Counts {
             let mut live = VecDeque::new();
             let mut events = Vec::new();
             let mut made = device;
-            while events.len() < self.events / self.devices {
+            let (mut live_bytes, mut most_bytes) = (0, 0);
+            let count = self.events / self.devices;
+            while events.len() < count {
                 let time_us = 10 * (events.len() as u64 + 1);
-                let event = if live.len() == self.live {
+                let is_last = events.len() + 1 == count;
+                let event = if live.len() == self.live && !is_last {
                     let block: Event = live.pop_front().expect("at least one");
+                    live_bytes -= block.bytes;
                     Event { kind: EventKind::FreeCompleted, time_us, ..block }
                 } else {
                     made += 1;
-                    let bytes = SIZES[random.usize(..SIZES.len())];
+                    let bytes = match is_last {
+                        true => most_bytes - live_bytes + SIZES[0],
+                        false => SIZES[random.usize(..SIZES.len())],
+                    };
+                    live_bytes += bytes;
+                    most_bytes = most_bytes.max(live_bytes);
                     let block = Event {
                         time_us,
                         stream: (made % self.streams) as u32,

@@ -31,7 +31,7 @@ pub struct Versioned {
 
 /// Which clients a setting is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Whom {
+pub enum Target {
     /// The process with that number.
     Process(u32),
     /// All of them.
@@ -49,11 +49,11 @@ pub enum Setting {
         quantum_ms: u64,
     },
     /// How long a client's turns are, in quanta.
-    Weight(Whom, u32),
+    Weight(Target, u32),
     /// Who goes first.
-    Priority(Whom, i32),
+    Priority(Target, i32),
     /// The most a client may allocate.
-    MemoryLimit(Whom, Option<u64>),
+    MemoryLimit(Target, Option<u64>),
     /// What is brought in.
     Prefetch(Prefetch),
     /// Whether there are turns at all. Without, everybody may use the device at any time.

@@ -99,7 +99,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Answer, Request, Setting, Versioned, Whom};
+    use crate::control::{Answer, Request, Setting, Target, Versioned};
     use crate::protocol::{DeviceId, Hello, PROTOCOL, Standing, ToClient, ToDaemon, Traffic};
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
             memory_limit: Some(1 << 33),
             standing,
         };
-        let setting = Setting::Weight(Whom::Process(4711), 3);
+        let setting = Setting::Weight(Target::Process(4711), 3);
         let asked = Versioned { protocol: 1, request: Request::Set(setting) };
         vec![
             bytes(&hello),

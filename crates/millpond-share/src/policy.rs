@@ -118,7 +118,7 @@ pub enum Event {
         /// Of its own accord.
         idle: bool,
     },
-    /// Somebody wants something otherwise. Whom it concerns has been made sure of.
+    /// A setting changes. The clients that it names have been found.
     Set(Setting),
     /// Nothing but time.
     Nothing,

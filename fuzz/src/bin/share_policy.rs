@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use millpond_fuzz::Choices;
-use millpond_share::control::{Setting, Whom};
+use millpond_share::control::{Setting, Target};
 use millpond_share::policy::{ClientId, Event, Policy, Principal, Settings};
 use millpond_share::protocol::{Prefetch, Standing, Traffic};
 
@@ -98,12 +98,13 @@ fn event(choices: &mut Choices<'_>) -> Event {
 }
 
 fn setting(choices: &mut Choices<'_>, pid: u32) -> Setting {
-    let whom = if choices.byte().is_multiple_of(2) { Whom::Everyone } else { Whom::Process(pid) };
+    let target =
+        if choices.byte().is_multiple_of(2) { Target::Everyone } else { Target::Process(pid) };
     match choices.byte() % 6 {
         0 => Setting::Quantum { device: None, quantum_ms: 1 + u64::from(choices.word() >> 8) },
-        1 => Setting::Weight(whom, choices.word()),
-        2 => Setting::Priority(whom, choices.word() as i32),
-        3 => Setting::MemoryLimit(whom, Some(bytes(choices))),
+        1 => Setting::Weight(target, choices.word()),
+        2 => Setting::Priority(target, choices.word() as i32),
+        3 => Setting::MemoryLimit(target, Some(bytes(choices))),
         4 => Setting::Prefetch(if pid == 0 { Prefetch::Off } else { Prefetch::All }),
         _ => Setting::Turns(choices.byte().is_multiple_of(2)),
     }

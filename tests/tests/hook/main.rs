@@ -3,6 +3,7 @@
 mod accounts;
 mod captures;
 mod devices;
+mod external;
 mod gated;
 mod job;
 mod moving;
@@ -14,7 +15,6 @@ mod routes;
 mod scripted_daemon;
 mod silent_daemon;
 mod staying;
-mod strangers;
 mod third_party;
 // Only its headers are for these tests.
 #[allow(dead_code)]

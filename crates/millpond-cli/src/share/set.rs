@@ -1,7 +1,7 @@
 //! `millpond share set`.
 
 use anyhow::{Result, bail};
-use millpond_share::control::{Answer, Line, Request, Setting, Whom};
+use millpond_share::control::{Answer, Line, Request, Setting, Target};
 
 use super::options::{SetOptions, What};
 use super::status::ask;
@@ -20,15 +20,15 @@ pub(crate) fn run(options: &SetOptions) -> Result<()> {
 }
 
 fn setting(what: &What) -> Setting {
-    let whom = |pid: &Option<u32>| pid.map_or(Whom::Everyone, Whom::Process);
+    let target = |pid: &Option<u32>| pid.map_or(Target::Everyone, Target::Process);
     match what {
         What::Quantum { quantum, device } => {
             let quantum_ms = u64::try_from(quantum.as_millis()).unwrap_or(u64::MAX);
             Setting::Quantum { device: *device, quantum_ms }
         }
-        What::Weight { weight, pid } => Setting::Weight(whom(pid), *weight),
-        What::Priority { priority, pid } => Setting::Priority(whom(pid), *priority),
-        What::MemoryLimit { limit, pid } => Setting::MemoryLimit(whom(pid), limit.0),
+        What::Weight { weight, pid } => Setting::Weight(target(pid), *weight),
+        What::Priority { priority, pid } => Setting::Priority(target(pid), *priority),
+        What::MemoryLimit { limit, pid } => Setting::MemoryLimit(target(pid), limit.0),
         What::Prefetch { what } => Setting::Prefetch((*what).into()),
         What::Off => Setting::Turns(false),
         What::On => Setting::Turns(true),

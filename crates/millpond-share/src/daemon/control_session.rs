@@ -6,7 +6,7 @@ use super::Daemon;
 use super::connection::Ended;
 use super::kept::Known;
 use super::session::{Role, Session, SessionId};
-use crate::control::{Answer, CONTROL_PROTOCOL, Request, Setting, Status, Versioned, Whom};
+use crate::control::{Answer, CONTROL_PROTOCOL, Request, Setting, Status, Target, Versioned};
 use crate::policy::Event;
 use crate::protocol::DeviceId;
 
@@ -76,10 +76,10 @@ impl Daemon {
                 self.settings.quantum = Duration::from_millis(*quantum_ms);
             }
             Setting::Weight(_, 0) => return Err("a weight is at least 1".to_owned()),
-            Setting::Weight(whom, _)
-            | Setting::Priority(whom, _)
-            | Setting::MemoryLimit(whom, _) => {
-                clients = self.find(*whom)?;
+            Setting::Weight(target, _)
+            | Setting::Priority(target, _)
+            | Setting::MemoryLimit(target, _) => {
+                clients = self.find(*target)?;
             }
             Setting::Prefetch(prefetch) => self.settings.prefetch = *prefetch,
             Setting::Turns(on) => self.settings.turns = *on,
@@ -96,15 +96,15 @@ impl Daemon {
     }
 
     /// The clients that a setting is for.
-    fn find(&self, whom: Whom) -> Result<Vec<Known>, String> {
-        let is_meant = |session: &&Session| match whom {
-            Whom::Process(pid) => session.pid() == Some(pid),
-            Whom::Everyone => true,
+    fn find(&self, target: Target) -> Result<Vec<Known>, String> {
+        let is_meant = |session: &&Session| match target {
+            Target::Process(pid) => session.pid() == Some(pid),
+            Target::Everyone => true,
         };
         let meant = self.sessions.iter().map(|(_, session)| session).filter(is_meant);
         let found: Vec<Known> = meant.filter_map(Session::known).collect();
-        match whom {
-            Whom::Process(pid) if found.is_empty() => {
+        match target {
+            Target::Process(pid) if found.is_empty() => {
                 Err(format!("process {pid} is no client: `millpond share status` lists them"))
             }
             _ => Ok(found),

@@ -202,7 +202,7 @@ fn read(directory: &Directory) -> Result<Option<Kept>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Whom;
+    use crate::control::Target;
     use crate::protocol::Standing;
     use std::fs;
 
@@ -223,8 +223,8 @@ mod tests {
         let device = Some(DeviceId([7; 16]));
         kept.note(&Setting::Quantum { device: Some(0), quantum_ms: 700 }, device, &[]);
         kept.note(&Setting::Turns(false), None, &[]);
-        kept.note(&Setting::Weight(Whom::Everyone, 5000), None, &[known(1), known(2)]);
-        kept.note(&Setting::MemoryLimit(Whom::Process(9), None), None, &[known(2)]);
+        kept.note(&Setting::Weight(Target::Everyone, 5000), None, &[known(1), known(2)]);
+        kept.note(&Setting::MemoryLimit(Target::Process(9), None), None, &[known(2)]);
         kept
     }
 
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(Kept::load(&directory), (kept.clone(), None));
         assert_eq!(kept.clients[0].weight, Some(MOST_WEIGHT));
         for instance in 0..5000 {
-            kept.note(&Setting::Priority(Whom::Process(1), -9999), None, &[known(instance)]);
+            kept.note(&Setting::Priority(Target::Process(1), -9999), None, &[known(instance)]);
             let device = Some(DeviceId([(instance % 251) as u8; 16]));
             kept.note(&Setting::Quantum { device: Some(0), quantum_ms: 700 }, device, &[]);
         }

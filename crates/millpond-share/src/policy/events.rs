@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::client::{Client, Hold, Phase, Told, believable_priority, believable_weight};
 use super::{Action, ClientId, Event, Moment, Policy};
-use crate::control::{Setting, Whom};
+use crate::control::{Setting, Target};
 use crate::protocol::{Prefetch, ToClient, Traffic};
 
 /// What a client says of its turn's number is followed no further, so that there are always numbers left.
@@ -187,7 +187,7 @@ impl Policy {
         if !self.clients.contains_key(&id) {
             return;
         }
-        self.begin_to_contend(id);
+        self.begin_to_contend(now, id);
         let client = self.clients.get_mut(&id).expect("it is there");
         client.wanted = bytes;
         match &mut client.phase {
@@ -226,7 +226,7 @@ impl Policy {
             _ => return,
         };
         if wants_again {
-            self.begin_to_contend(id);
+            self.begin_to_contend(now, id);
         }
         let client = self.clients.get_mut(&id).expect("it is there");
         client.void = false;
@@ -241,14 +241,14 @@ impl Policy {
             Setting::Quantum { device: _, quantum_ms } => {
                 self.settings.quantum = Duration::from_millis(quantum_ms);
             }
-            Setting::Weight(whom, weight) => {
-                self.each(whom, |client| client.weight = believable_weight(weight));
+            Setting::Weight(target, weight) => {
+                self.each(target, |client| client.weight = believable_weight(weight));
             }
-            Setting::Priority(whom, priority) => {
-                self.each(whom, |client| client.priority = believable_priority(priority));
+            Setting::Priority(target, priority) => {
+                self.each(target, |client| client.priority = believable_priority(priority));
             }
-            Setting::MemoryLimit(whom, limit) => {
-                self.each(whom, |client| client.memory_limit = limit);
+            Setting::MemoryLimit(target, limit) => {
+                self.each(target, |client| client.memory_limit = limit);
             }
             Setting::Prefetch(prefetch) => {
                 self.settings.prefetch = prefetch;
@@ -261,12 +261,12 @@ impl Policy {
         }
     }
 
-    fn each(&mut self, whom: Whom, change: impl FnMut(&mut Client)) {
+    fn each(&mut self, target: Target, change: impl FnMut(&mut Client)) {
         self.clients
             .values_mut()
-            .filter(|client| match whom {
-                Whom::Process(pid) => client.pid == pid,
-                Whom::Everyone => true,
+            .filter(|client| match target {
+                Target::Process(pid) => client.pid == pid,
+                Target::Everyone => true,
             })
             .for_each(change);
     }

@@ -9,6 +9,9 @@
 //!   spent   = max(spent, floor - quantum)   for a principal that begins to contend: absence earns one turn at the most
 //! ```
 //!
+//! Between giving up the device and wanting it again a client is absent for a moment, in which its principal loses only what its next
+//! turn could not make up for (see `most_made_up`).
+//!
 //! The principal that has spent least goes first. Ten clients of one principal spend together, and gain nothing by being ten.
 
 use std::collections::BTreeSet;
@@ -44,6 +47,8 @@ pub(super) struct Account {
     /// Time in which its clients were slow and others waited for that. It is spent from the next turn on, so that the length of a
     /// turn does not change while it runs.
     pub delayed: Duration,
+    /// When it last contended.
+    pub contended: Moment,
     /// How much of its own turns goes into moving memory.
     pub pace: Pace,
     /// Turns of a higher priority that began while its clients waited, since its own last turn.
@@ -56,8 +61,16 @@ pub(super) struct Account {
 
 impl Account {
     fn new(spent: Duration) -> Account {
-        let delayed = Duration::ZERO;
-        Account { spent, delayed, pace: Pace::new(), passed_over: 0, missed: None, foreign: None }
+        let (delayed, contended) = (Duration::ZERO, Moment::ZERO);
+        Account {
+            spent,
+            delayed,
+            contended,
+            pace: Pace::new(),
+            passed_over: 0,
+            missed: None,
+            foreign: None,
+        }
     }
 }
 
@@ -122,8 +135,12 @@ impl Policy {
 
     /// Charges the time that others have waited to the principals because of which it passed.
     pub(super) fn charge(&mut self, time: Duration) {
-        if let Some(least) = self.contending().into_iter().map(|p| self.spent(p)).min() {
+        let contending = self.contending();
+        if let Some(least) = contending.iter().map(|p| self.spent(*p)).min() {
             self.floor = self.floor.max(least);
+        }
+        for principal in contending {
+            self.account_of(principal).contended = self.accounted;
         }
         if time.is_zero() || !self.is_contended() {
             return;
@@ -149,14 +166,23 @@ impl Policy {
 
     /// A client is about to wait. Its principal has no claim to time in which it did not contend, but for a quantum: one that is
     /// owed something does not lose it because it has nothing to do for a moment.
-    pub(super) fn begin_to_contend(&mut self, id: ClientId) {
+    pub(super) fn begin_to_contend(&mut self, now: Moment, id: ClientId) {
         let principal = self.principal_of(id);
-        let contends = self.contending().contains(&principal);
-        let least = self.floor.saturating_sub(self.effective_quantum());
-        let account = self.account_of(principal);
-        if !contends {
-            account.spent = account.spent.max(least);
+        if self.contending().contains(&principal) {
+            return;
         }
+        let (floor, quantum) = (self.floor, self.effective_quantum());
+        let (a_moment, most_made_up) = (self.settings.idle, self.most_made_up());
+        let account = self.account_of(principal);
+        let is_back_at_once = now.saturating_sub(account.contended) < a_moment;
+        let kept = if is_back_at_once { quantum.saturating_add(most_made_up) } else { quantum };
+        account.spent = account.spent.max(floor.saturating_sub(kept));
+    }
+
+    /// The most by which a turn makes up for what its principal is owed. As much as another's client can take by being late in one
+    /// turn: with less, one that is late each time keeps what it takes.
+    pub(super) fn most_made_up(&self) -> Duration {
+        self.effective_quantum().max(self.settings.grace.saturating_mul(2))
     }
 
     /// How far a turn's principal was behind when the turn began: behind the one of the others that wait that has spent least.

@@ -35,10 +35,9 @@ impl Turn {
         Turn { first, principal, spent_before, restarted, weight, began, moving, ended }
     }
 
-    /// How long it is where one of weight 1 has a quantum: what its principal is owed beyond that makes it longer, up to twice as
-    /// long.
-    pub(super) fn length(&self, quantum: Duration, owed: Duration) -> Duration {
-        let makes_up = owed.saturating_sub(quantum).min(quantum);
+    /// How long it is where one of weight 1 has a quantum: what its principal is owed beyond that makes it longer, up to a limit.
+    pub(super) fn length(&self, quantum: Duration, owed: Duration, most: Duration) -> Duration {
+        let makes_up = owed.saturating_sub(quantum).min(most);
         quantum.saturating_add(makes_up).saturating_mul(self.weight)
     }
 

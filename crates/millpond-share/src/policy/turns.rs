@@ -9,7 +9,7 @@ use super::turn::{FAULT_BYTES_PER_SECOND, Turn};
 use super::{Action, ClientId, Moment, Policy, RECOVERY};
 use crate::protocol::{Prefetch, ToClient};
 
-/// Whom somebody of higher priority waits for has one part in so many of a quantum.
+/// A holder that keeps a client of higher priority waiting gets a shorter turn: one part in so many of a quantum.
 const PARTS_BEFORE_HIGHER_PRIORITY: u32 = 10;
 
 impl Policy {
@@ -37,7 +37,7 @@ impl Policy {
         if waiting.map(|client| client.priority).max() > highest {
             self.effective_quantum() / PARTS_BEFORE_HIGHER_PRIORITY
         } else {
-            turn.length(self.effective_quantum(), self.owed_in(turn))
+            turn.length(self.effective_quantum(), self.owed_in(turn), self.most_made_up())
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use millpond_share::control::{Answer, AskError, DeviceStatus, Line, Mode, Setting, State, Whom};
+use millpond_share::control::{Answer, AskError, DeviceStatus, Line, Mode, Setting, State, Target};
 use millpond_share::daemon::Given;
 use millpond_share::policy::Settings;
 use millpond_share::protocol::{DeviceId, Hello, Prefetch, ToClient, ToDaemon};
@@ -67,8 +67,8 @@ fn off_lets_everybody_in_and_on_takes_turns_again() {
 fn limits_and_prefetch_reach_the_client() {
     let stand = Stand::new(settings());
     let mut program = stand.program().with_memory(100);
-    let whom = Whom::Process(std::process::id());
-    assert_eq!(stand.set(Setting::MemoryLimit(whom, Some(150))), Answer::Done);
+    let target = Target::Process(std::process::id());
+    assert_eq!(stand.set(Setting::MemoryLimit(target, Some(150))), Answer::Done);
     assert_eq!(stand.set(Setting::Prefetch(Prefetch::All)), Answer::Done);
     program.expect(|message| match message {
         ToClient::Settings { prefetch: Prefetch::All, memory_bytes: 150, .. } => Some(()),
@@ -76,7 +76,7 @@ fn limits_and_prefetch_reach_the_client() {
     });
     program.say(ToDaemon::Claim { claim: 0, bytes: 151, cgroup_room: None });
     program.expect(|message| matches!(message, ToClient::Refused { .. }).then_some(()));
-    assert_eq!(stand.set(Setting::Weight(whom, 3)), Answer::Done);
+    assert_eq!(stand.set(Setting::Weight(target, 3)), Answer::Done);
     assert_eq!(stand.device().clients[0].weight, 3);
     assert_eq!(stand.device().clients[0].memory_limit_bytes, Some(150));
 }
@@ -94,9 +94,9 @@ fn what_was_set_outlasts_the_daemon() {
         Setting::Quantum { device: Some(1), quantum_ms: 77 },
         Setting::Prefetch(Prefetch::All),
         Setting::Turns(false),
-        Setting::Weight(Whom::Everyone, 4),
-        Setting::Priority(Whom::Process(std::process::id()), -3),
-        Setting::MemoryLimit(Whom::Everyone, Some(300)),
+        Setting::Weight(Target::Everyone, 4),
+        Setting::Priority(Target::Process(std::process::id()), -3),
+        Setting::MemoryLimit(Target::Everyone, Some(300)),
     ] {
         assert_eq!(stand.set(setting), Answer::Done);
     }
@@ -148,8 +148,8 @@ fn orders_that_cannot_be_are_refused_with_a_reason() {
     for (setting, word) in [
         (Setting::Quantum { device: None, quantum_ms: 0 }, "from 10ms"),
         (Setting::Quantum { device: Some(4), quantum_ms: 100 }, "no device 4"),
-        (Setting::Weight(Whom::Process(1), 2), "no client"),
-        (Setting::Weight(Whom::Everyone, 0), "at least 1"),
+        (Setting::Weight(Target::Process(1), 2), "no client"),
+        (Setting::Weight(Target::Everyone, 0), "at least 1"),
     ] {
         match stand.set(setting) {
             Answer::Refused(reason) => assert!(reason.contains(word), "{reason}"),

@@ -3,7 +3,7 @@
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use millpond_share::control::{Answer, Setting, Whom};
+use millpond_share::control::{Answer, Setting, Target};
 use millpond_share::daemon::Audience;
 use millpond_share::policy::{Allowance, Settings};
 use millpond_share::protocol::{Hello, ToClient};
@@ -49,7 +49,7 @@ fn other_users_get_the_weight_and_priority_that_they_are_allowed_and_are_told_so
         assert_eq!((client.weight, client.priority), expected);
         assert_eq!(client.principal, format!("user:{MALLORY}"));
         // The administrator may give it more.
-        assert_eq!(stand.set(Setting::Weight(Whom::Everyone, 50)), Answer::Done);
+        assert_eq!(stand.set(Setting::Weight(Target::Everyone, 50)), Answer::Done);
         assert_eq!(stand.device().clients[0].weight, 50);
     }
 }
@@ -67,7 +67,7 @@ fn what_was_set_for_a_process_is_kept_beyond_what_its_user_may_ask_for() {
     let Some(mut stand) = for_everyone(settings(), Allowance::default()) else { return };
     let hello = hello();
     let _first = stand.program_of(ALICE).joined(&hello);
-    assert_eq!(stand.set(Setting::Weight(Whom::Everyone, 7)), Answer::Done);
+    assert_eq!(stand.set(Setting::Weight(Target::Everyone, 7)), Answer::Done);
     stand.stop();
     stand.start();
     let _again = stand.program_of(ALICE).joined(&hello);

@@ -1,6 +1,6 @@
 //! Whose memory is on the device, and what is promised.
 
-use millpond_share::control::{Setting, Whom};
+use millpond_share::control::{Setting, Target};
 use millpond_share::policy::{Action, ClientId, Event, Settings, WhenStuck};
 use millpond_share::protocol::{Prefetch, Standing, ToClient, Traffic};
 
@@ -247,7 +247,7 @@ fn nobody_gets_more_than_its_limit_or_the_device() {
     desk.join_as(2, PLAIN);
     let reason = refusal(&mut desk, 2, u64::MAX, u64::MAX).unwrap();
     assert!(reason.contains("device"), "{reason}");
-    let actions = desk.set(Setting::MemoryLimit(Whom::Process(1), Some(16 * GB)));
+    let actions = desk.set(Setting::MemoryLimit(Target::Process(1), Some(16 * GB)));
     assert!(matches!(
         told(&actions, 1)[..],
         [ToClient::Settings { memory_bytes, .. }] if *memory_bytes == 16 * GB
@@ -288,7 +288,7 @@ fn a_claim_is_not_refused_for_a_need_that_it_does_not_raise() {
 }
 
 #[test]
-fn what_strangers_have_is_not_there_for_clients() {
+fn external_memory_is_not_there_for_clients() {
     let mut desk = Desk::new();
     let newcomer = Newcomer { taken_bytes: Some(3 * GB), ..PLAIN };
     let actions = desk.join_as(1, newcomer);

@@ -28,16 +28,17 @@ fn memory(actions: &[Action], client: u64) -> Option<u64> {
     })
 }
 
-/// A client of 12 GB that has work from some moment on, and gives up the device so long after it was told.
+/// A client of 12 GB that has work from some moment on, gives up the device so long after it was told, and has no work for a pause then.
 #[derive(Clone, Copy)]
 struct Player {
     client: u64,
     from: Moment,
     late: Duration,
+    pause: Duration,
 }
 
 fn prompt(client: u64) -> Player {
-    Player { client, from: Moment::ZERO, late: Duration::ZERO }
+    Player { client, from: Moment::ZERO, late: Duration::ZERO, pause: Duration::ZERO }
 }
 
 const BYTES: u64 = 12 * GB;
@@ -60,8 +61,15 @@ fn play(desk: &mut Desk, players: &[Player], until: Moment) -> BTreeMap<u64, Dur
                 let since = took.remove(&client).expect("it has the device");
                 *held.get_mut(&client).expect("it plays") += desk.now - since;
                 actions.extend(desk.released(client, turn, 0));
+                let pause = players.iter().find(|player| player.client == client);
+                let pause = pause.expect("it plays").pause;
+                if !pause.is_zero() {
+                    due.insert((desk.now + pause, client), None);
+                }
             }
-            actions.extend(desk.wants(client, BYTES));
+            if !due.keys().any(|(_, waits)| *waits == client) {
+                actions.extend(desk.wants(client, BYTES));
+            }
         } else {
             desk.now = wakes;
             actions = desk.event(Event::Nothing);
@@ -88,7 +96,7 @@ fn total(held: &BTreeMap<u64, Duration>, clients: impl Iterator<Item = u64>) -> 
 }
 
 #[test]
-fn strangers_that_agree_on_a_small_device_make_it_small_for_themselves_only() {
+fn users_that_agree_on_a_small_device_make_it_small_for_themselves_only() {
     let mut desk = Desk::new();
     for client in 10..20 {
         let uid = 2000 + client as u32;
@@ -103,7 +111,7 @@ fn strangers_that_agree_on_a_small_device_make_it_small_for_themselves_only() {
 }
 
 #[test]
-fn strangers_that_agree_on_a_large_device_do_not_get_in_beside_others() {
+fn users_that_agree_on_a_large_device_do_not_get_in_beside_others() {
     let mut desk = Desk::new();
     desk.comes(1, 12 * GB);
     for client in 10..13 {
@@ -116,7 +124,7 @@ fn strangers_that_agree_on_a_large_device_do_not_get_in_beside_others() {
 }
 
 #[test]
-fn strangers_that_say_that_others_have_the_device_take_nothing_of_it() {
+fn users_that_say_that_others_have_the_device_take_nothing_of_it() {
     let mut desk = Desk::new();
     for client in 10..15 {
         let liar = Newcomer { taken_bytes: Some(CAPACITY), ..of_user(client as u32) };
@@ -244,6 +252,21 @@ fn one_that_is_late_against_one_that_is_not_gains_nothing_either() {
     let late = Player { late: seconds(19), ..prompt(2) };
     let held = play(&mut desk, &[prompt(1), late], until);
     assert!(held[&1].as_secs_f64() > 0.48 * until.as_secs_f64(), "{held:?}");
+}
+
+/// Between giving up the device and wanting it again a client is absent for a moment.
+#[test]
+fn what_one_that_is_late_takes_is_made_up_for_where_turns_are_short() {
+    let settings = Settings { quantum: seconds(1), ..Settings::default() };
+    let mut desk = Desk::with(settings);
+    for (client, newcomer) in [(1, HONEST), (2, of_user(2))] {
+        desk.join_as(client, newcomer);
+        desk.claim(client, 12 * GB);
+    }
+    let until = seconds(22 * 100);
+    let honest = Player { pause: Duration::from_millis(1), ..prompt(1) };
+    let held = play(&mut desk, &[honest, Player { late: seconds(19), ..prompt(2) }], until);
+    assert!(held[&1].as_secs_f64() > 0.45 * until.as_secs_f64(), "{held:?}");
 }
 
 #[test]

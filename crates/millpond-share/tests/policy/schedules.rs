@@ -1,10 +1,12 @@
 //! What holds whatever clients do: ten thousand random schedules of joins, leaves, hangs, deaths and restarts.
+//! In half of them no principal may have more of a right to turns than another, and turns must be fair between them (`fairness`).
 //!
 //! Every choice follows from the schedule's number. A schedule that fails says its number, and can be run alone:
 //! `SCHEDULE=1234 cargo test -p millpond-share --test policy schedules -- --nocapture`, which also prints what happens.
 
 mod actor;
 mod book;
+mod fairness;
 mod world;
 
 use world::World;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millpond_share::control::{Mode, Setting, State, Whom};
+use millpond_share::control::{Mode, Setting, State, Target};
 use millpond_share::policy::{Action, ClientId, Event, Settings};
 use millpond_share::protocol::{Prefetch, ToClient, Traffic};
 
@@ -221,8 +221,8 @@ fn settings_take_effect_in_the_turn_that_runs() {
     let actions = desk.set(Setting::Quantum { device: None, quantum_ms: 4000 });
     assert_eq!(dropped(&actions, 1), Some(1));
     desk.released(1, 1, 0);
-    desk.set(Setting::Weight(Whom::Process(1), 7));
-    desk.set(Setting::Priority(Whom::Everyone, 4));
+    desk.set(Setting::Weight(Target::Process(1), 7));
+    desk.set(Setting::Priority(Target::Everyone, 4));
     assert_eq!((desk.client(1).weight, desk.client(2).weight), (7, 1));
     assert_eq!((desk.client(1).priority, desk.client(2).priority), (4, 4));
 }

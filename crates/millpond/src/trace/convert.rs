@@ -1,12 +1,13 @@
 //! From one format to another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::compact::CompactWriter;
+use super::fresh_file::FreshFile;
 use super::rmm_log::LogWriter;
-use super::{Item, Names, Snapshot, SnapshotError, Source, Trace, TraceError, fresh_file};
+use super::{Item, Snapshot, SnapshotError, Source, Trace, TraceError, fresh_file};
 
 /// How a trace is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,52 +106,55 @@ impl Source {
         Ok(Converted { files, events, written: events, left_out: Vec::new() })
     }
 
+    /// All files are written in one pass: one pass for each device would read the trace devices² times.
     fn to_logs(&self, path: &Path) -> Result<Converted, ConvertError> {
         let devices = self.devices()?;
-        let mut whole = Lost::default();
         let mut converted = Converted::default();
+        let mut logs = BTreeMap::new();
         for device in &devices {
             let path = match devices.len() {
                 1 => path.to_owned(),
                 _ => of_device(path, *device),
             };
-            converted.written += self.to_log(&path, *device, &mut whole)?;
+            let log = FreshFile::create(&path).and_then(LogWriter::new);
+            logs.insert(*device, log.map_err(|error| failed(&path, &error))?);
             converted.files.push(path);
         }
-        converted.events = whole.events;
-        converted.leave_out(whole.others, "events that RMM does not log");
-        converted.leave_out(whole.segments, "segments, and with them what was reserved");
-        converted.leave_out(whole.pools, "memory pools");
-        converted.leave_out(whole.frames, "frames of call stacks");
-        Ok(converted)
-    }
-
-    fn to_log(&self, path: &Path, only: u32, lost: &mut Lost) -> Result<u64, ConvertError> {
         let mut items = self.items()?;
-        writing(path, |output| {
-            let mut writer = LogWriter::new(output)?;
-            let (mut pools, mut frames) = (0, 0);
-            while let Some(item) = items.next() {
-                let (device, item) = item.map_err(io::Error::other)?;
-                if device != only {
-                    continue;
+        let (mut segments, mut others) = (0, 0);
+        while let Some(item) = items.next() {
+            let (device, item) = item?;
+            let names = items.names();
+            // Only a file that has changed has another device now.
+            let Some(log) = logs.get_mut(&device) else { continue };
+            let written = match item {
+                Item::Segment(_) => {
+                    segments += 1;
+                    Ok(())
                 }
-                let names: Names<'_> = items.names();
-                pools = names.pools.len() as u64 - 1;
-                frames = names.stacks.raw_frames().len() as u64;
-                match item {
-                    Item::Segment(_) => lost.segments += 1,
-                    Item::Initial(block) => writer.initial(&block, names)?,
-                    Item::Event(event) => {
-                        lost.events += 1;
-                        lost.others += u64::from(!writer.event(&event, names)?);
-                    }
+                Item::Initial(block) => log.initial(&block, names),
+                Item::Event(event) => {
+                    converted.events += 1;
+                    log.event(&event, names).map(|is_written| others += u64::from(!is_written))
                 }
-            }
-            lost.pools = lost.pools.max(pools);
-            lost.frames = lost.frames.max(frames);
-            Ok(writer.lines())
-        })
+            };
+            written.map_err(|error| {
+                let place = devices.iter().position(|known| *known == device);
+                failed(&converted.files[place.expect("it has a log")], &error)
+            })?;
+        }
+        let names = items.names();
+        let (pools, frames) =
+            (names.pools.len().saturating_sub(1), names.stacks.raw_frames().len());
+        for (log, path) in logs.into_values().zip(&converted.files) {
+            converted.written += log.lines();
+            log.finish().keep().map_err(|error| failed(path, &error))?;
+        }
+        converted.leave_out(others, "events that RMM does not log");
+        converted.leave_out(segments, "segments, and with them what was reserved");
+        converted.leave_out(pools as u64, "memory pools");
+        converted.leave_out(frames as u64, "frames of call stacks");
+        Ok(converted)
     }
 
     fn to_snapshot(&self, path: &Path) -> Result<Converted, ConvertError> {
@@ -186,16 +190,6 @@ impl Source {
     }
 }
 
-/// What a log cannot say.
-#[derive(Default)]
-struct Lost {
-    events: u64,
-    others: u64,
-    segments: u64,
-    pools: u64,
-    frames: u64,
-}
-
 /// Writes a file. What goes wrong with reading meanwhile is told as such.
 fn writing<T>(
     path: &Path,
@@ -205,11 +199,13 @@ fn writing<T>(
         let read = error.get_ref().and_then(|inner| inner.downcast_ref::<TraceError>());
         match read {
             Some(error) => ConvertError::Read(error.clone()),
-            None => {
-                ConvertError::Write { path: path.display().to_string(), reason: error.to_string() }
-            }
+            None => failed(path, &error),
         }
     })
+}
+
+fn failed(path: &Path, error: &io::Error) -> ConvertError {
+    ConvertError::Write { path: path.display().to_string(), reason: error.to_string() }
 }
 
 /// `log.csv.gz` of device 1 is `log.dev1.csv.gz`.

@@ -7,12 +7,14 @@ use millpond_share::policy::{
 };
 use millpond_share::protocol::{ToClient, Traffic};
 
-use super::actor::Actor;
+use super::actor::{Actor, Kind};
+use super::fairness::{Doing, Fairness};
 use crate::desk::CAPACITY;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     principal: Principal,
+    is_obedient: bool,
     /// The device's memory in its words.
     capacity: u64,
     /// What it was last told that it can have.
@@ -45,6 +47,8 @@ pub(super) struct Book {
     turn_began: Moment,
     contended_since: Option<Moment>,
     most_clients: u64,
+    /// If no client may ask for more than any other.
+    fairness: Option<Fairness>,
 }
 
 const HIGHEST_WEIGHT: u32 = 3;
@@ -57,8 +61,10 @@ fn pinned(entry: &Entry) -> u64 {
 }
 
 impl Book {
-    pub(super) fn new(settings: Settings) -> Book {
+    pub(super) fn new(settings: Settings, are_equal: bool) -> Book {
+        let is_fair = are_equal && settings.turns;
         Book {
+            fairness: is_fair.then(|| Fairness::new(&settings)),
             settings,
             entries: BTreeMap::new(),
             began: None,
@@ -81,6 +87,7 @@ impl Book {
         self.comes_from_before |= standing.claimed_bytes > 0 && now < began + RECOVERY;
         let entry = Entry {
             principal: actor.principal,
+            is_obedient: actor.kind == Kind::Obedient,
             capacity: actor.capacity,
             memory: 0,
             claimed: standing.claimed_bytes.min(actor.capacity),
@@ -95,6 +102,27 @@ impl Book {
         };
         self.entries.insert(actor.id, entry);
         self.most_clients = self.most_clients.max(self.entries.len() as u64);
+    }
+
+    /// Time goes by, and nothing has changed meanwhile.
+    pub(super) fn pass(&mut self, now: Moment) {
+        let Some(fairness) = &mut self.fairness else { return };
+        let mut doing: BTreeMap<Principal, Doing> = BTreeMap::new();
+        for entry in self.entries.values() {
+            let principals = doing.entry(entry.principal);
+            let does = principals.or_insert(Doing { obeys: true, ..Doing::default() });
+            does.waits |= entry.wants && entry.holds.is_none();
+            does.holds |= entry.holds.is_some();
+            does.obeys &= entry.is_obedient;
+        }
+        fairness.pass(now, &doing);
+    }
+
+    /// A client does nothing any more.
+    pub(super) fn hangs(&mut self, client: ClientId) {
+        if let Some(entry) = self.entries.get_mut(&client) {
+            entry.is_obedient = false;
+        }
     }
 
     /// Something was said to the policy.
@@ -339,8 +367,9 @@ impl Book {
         if !is_contended {
             self.contended_since = None;
         }
-        // Twice, if its principal is owed something.
-        let longest_turn = self.settings.quantum * MOST_STRETCH * HIGHEST_WEIGHT * 2;
+        // Longer, if its principal is owed something.
+        let quantum = self.settings.quantum * MOST_STRETCH;
+        let longest_turn = (quantum + quantum.max(self.settings.grace * 2)) * HIGHEST_WEIGHT;
         let longest_drop = self.settings.grace * 2 * self.most_clients as u32;
         let waited = now - since.max(self.turn_began).max(recovers_until).min(now);
         assert!(!is_contended || waited <= longest_turn + longest_drop, "no turn for {waited:?}");

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::time::Duration;
 
 use fastrand::Rng;
-use millpond_share::policy::{Action, ClientId, Event, Moment, Policy, Settings, WhenStuck};
+use millpond_share::policy::{
+    Action, Allowance, ClientId, Event, Moment, Policy, Settings, WhenStuck,
+};
 use millpond_share::protocol::{Prefetch, ToClient};
 
 use super::actor::{Actor, Doing, Kind, Then, milliseconds};
@@ -62,12 +64,16 @@ pub(super) struct World {
     /// Everybody has behaved and nobody was cut off.
     is_orderly: bool,
     is_calm: bool,
+    /// What clients may ask for. With the default of the daemon no principal has more of a right to turns than another.
+    allowance: Allowance,
     grants: u64,
     /// What a program that does not share has of the device.
     strangers: u64,
 }
 
 const MOST_ACTORS: usize = 6;
+/// As if an administrator allowed every user as much as actors ask for.
+const MORE: Allowance = Allowance::ALL;
 
 impl World {
     pub(super) fn new(schedule: u64, is_told: bool) -> World {
@@ -78,16 +84,20 @@ impl World {
             when_stuck: if rng.bool() { WhenStuck::Revoke } else { WhenStuck::End },
             turns: rng.u32(0..50) > 0,
             prefetch: if rng.u32(0..8) == 0 { Prefetch::Off } else { Prefetch::default() },
+            stretches: rng.bool(),
             ..Settings::default()
         };
+        let are_equal = rng.bool();
+        let allowance = if are_equal { Allowance::default() } else { MORE };
         World {
+            allowance,
             schedule,
             is_told,
             settles_late: rng.bool(),
             is_unsettled: false,
             rng,
             policy: Policy::new(settings.clone()),
-            book: Book::new(settings.clone()),
+            book: Book::new(settings.clone(), are_equal),
             settings,
             now: Moment::ZERO,
             actors: Vec::new(),
@@ -193,7 +203,10 @@ impl World {
             Happening::Dies(actor) => self.die(actor),
             Happening::IsCutOff(actor) => self.cut_off(actor),
             Happening::Hangs(_) if self.is_calm => {}
-            Happening::Hangs(actor) => self.actors[actor].kind = Kind::Hung,
+            Happening::Hangs(actor) => {
+                self.actors[actor].kind = Kind::Hung;
+                self.book.hangs(self.actors[actor].id);
+            }
             Happening::LooksAround(actor) => self.look_around(actor),
             Happening::StrangerTakes(bytes) => self.strangers = bytes,
             Happening::DaemonRestarts => self.restart(),
@@ -286,7 +299,7 @@ impl World {
         };
         self.by_id.insert(id, number);
         self.book.joined(self.now, &self.actors[number]);
-        let (weight, priority) = (self.actors[number].weight, self.actors[number].priority);
+        let (weight, priority) = self.asks_for(number);
         let joined = Event::Joined {
             client: id,
             principal: self.actors[number].principal,
@@ -301,6 +314,14 @@ impl World {
         };
         self.tell_policy(Some(id), joined);
         self.follow(number, then);
+    }
+
+    /// What the daemon makes of the weight and the priority that an actor asks for.
+    fn asks_for(&mut self, number: ActorNumber) -> (u32, i32) {
+        if self.allowance == MORE {
+            return (self.actors[number].weight, self.actors[number].priority);
+        }
+        self.allowance.cut(self.rng.u32(1..), self.rng.i32(0..))
     }
 
     fn die(&mut self, number: ActorNumber) {
@@ -329,7 +350,8 @@ impl World {
         self.grants += self.book.grants;
         self.policy = Policy::new(self.settings.clone());
         self.is_unsettled = false;
-        self.book = Book::new(self.settings.clone());
+        let are_equal = self.allowance == Allowance::default();
+        self.book = Book::new(self.settings.clone(), are_equal);
         self.by_id.clear();
         for number in 0..self.actors.len() {
             // Some come back when the new daemon no longer waits for them.
@@ -372,6 +394,7 @@ impl World {
     }
 
     fn tell_policy(&mut self, from: Option<ClientId>, event: Event) {
+        self.book.pass(self.now);
         self.book.heard(&event);
         if let (Some(id), Event::Left(_)) = (from, &event) {
             self.by_id.remove(&id);
@@ -391,6 +414,7 @@ impl World {
         if !std::mem::take(&mut self.is_unsettled) {
             return;
         }
+        self.book.pass(self.now);
         let actions = self.policy.settle(self.now);
         self.carry_out(actions);
         self.book.check(self.now);

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::line::{Action, HEADER, Line};
 use crate::trace::{Event, EventKind, InitialBlock, Names};
 
-/// A log on its way out. It is complete when it is flushed.
+/// A log on its way out. It is complete when its output is flushed.
 pub(in crate::trace) struct LogWriter<W> {
     output: W,
     text: String,
@@ -24,6 +24,11 @@ impl<W: Write> LogWriter<W> {
     /// Lines so far, without the first.
     pub(in crate::trace) fn lines(&self) -> u64 {
         self.lines
+    }
+
+    /// The output again, with the whole log in it.
+    pub(in crate::trace) fn finish(self) -> W {
+        self.output
     }
 
     /// A block that was there before the first event: allocated at no time.

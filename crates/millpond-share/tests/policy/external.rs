@@ -19,7 +19,7 @@ fn foreign(desk: &Desk) -> u64 {
 }
 
 #[test]
-fn what_is_taken_and_no_clients_is_a_strangers() {
+fn what_is_taken_and_no_clients_is_external() {
     let mut desk = Desk::new();
     running(&mut desk, 1, 6 * GB);
     let actions = desk.taken(1, 9 * GB);
@@ -54,7 +54,7 @@ fn a_stranger_that_comes_ends_running_together_and_its_going_begins_it() {
 }
 
 #[test]
-fn memory_that_may_have_come_by_itself_is_no_strangers() {
+fn memory_that_may_have_come_by_itself_is_not_external() {
     let mut desk = Desk::new();
     desk.comes(1, 12 * GB);
     desk.moved(1, 2 * GB);
