@@ -57,7 +57,7 @@ impl SimGpu {
         self.machine.has_forked()
     }
 
-    fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {
+    pub(crate) fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {
         if self.is_forked() {
             let kind = DriverErrorKind::Other { code: FORKED_CODE };
             let detail = "a forked child has no part in its parent's device: open it anew";
@@ -496,11 +496,12 @@ impl Driver for SimGpu {
     fn unmap(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()> {
         let machine = &mut *self.enter_virtual_memory(Call::Unmap)?;
         machine.run_until_now();
-        machine.check_running(ptr, bytes);
         let gone = machine
             .vmm
             .unmap(ptr.0, bytes as u64, &mut machine.space)
             .map_err(refused(Call::Unmap))?;
+        // Not before: what is refused harms nobody.
+        machine.check_running(ptr, bytes);
         machine.let_go(gone);
         Ok(())
     }

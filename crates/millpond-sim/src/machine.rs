@@ -23,6 +23,7 @@ use crate::parts::Parts;
 use crate::plain_heap::PlainHeap;
 use crate::schedule::{LEGACY, Schedule};
 use crate::stream_pool::StreamPools;
+use crate::unknown_kernel::Guess;
 use crate::vmm::{Gone, Vmm};
 use crate::work::{Point, Work};
 
@@ -39,8 +40,15 @@ pub(crate) struct EventState {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) touch: Touch,
-    pub(crate) access: Access,
+    pub(crate) by: Toucher,
     pub(crate) end: u64,
+}
+
+/// Who touches memory, or may do so.
+#[derive(Clone, Debug)]
+pub(crate) enum Toucher {
+    Access(Access),
+    Guess(Guess),
 }
 
 /// The code of calls to a shared device whose broker is gone: CUDA's for a device that is unavailable.
@@ -87,7 +95,7 @@ pub(crate) struct Machine {
     /// How much there may be of it until it is worth looking what has ended.
     pub(crate) look_at_running: usize,
     /// What the work that runs at this moment has touched.
-    pub(crate) touched: Vec<(Touch, Access)>,
+    pub(crate) touched: Vec<(Touch, Toucher)>,
     /// When the device's memory has carried everything that kernels asked of it so far.
     pub(crate) memory_busy_ns: u64,
     /// Frames that another process has taken, for tests of what happens then.
@@ -332,22 +340,30 @@ impl Machine {
 
     // Memory.
 
-    /// Mappings are taken away: work that is still running in them is lost, and the device with it.
+    /// Mappings have been taken away: work that is still running in them is lost, and the device with it.
     pub(crate) fn check_running(&mut self, ptr: DevicePtr, bytes: usize) {
         let now = self.now_ns;
         self.running.retain(|running| running.end > now);
         let end = ptr.0.saturating_add(bytes as u64);
-        let harmed = self.running.iter().find(|running| {
+        let is_harmed = |running: &&Running| {
             let Touch { ptr: start, bytes, .. } = running.touch;
             start.0 < end && ptr.0 < start.0 + bytes as u64
-        });
-        if let Some(Running { touch, access, .. }) = harmed {
-            let finding = Finding::IllegalAddress {
-                address: touch.ptr.max(ptr),
-                by: access.clone(),
-                reason: "unmapped while it was running".to_owned(),
-            };
-            self.lose_to(finding);
+        };
+        let harmed: Vec<(Touch, Toucher)> =
+            self.running.iter().filter(is_harmed).map(|it| (it.touch, it.by.clone())).collect();
+        for (touch, by) in harmed {
+            let reason = "unmapped while it was running".to_owned();
+            match by {
+                Toucher::Guess(guess) => self.detector.suspect(guess.suspicion(reason)),
+                Toucher::Access(_) if self.lost.is_some() => {}
+                Toucher::Access(by) => {
+                    self.lose_to(Finding::IllegalAddress {
+                        address: touch.ptr.max(ptr),
+                        by,
+                        reason,
+                    });
+                }
+            }
         }
     }
 
