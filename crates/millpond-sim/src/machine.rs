@@ -196,6 +196,17 @@ impl Machine {
         self.call_ns = self.call_ns.saturating_add(ns);
     }
 
+    /// What so many bytes cost, at so much for each MiB.
+    pub(crate) fn mib_ns(bytes: u64, per_mib_ns: f64) -> u64 {
+        (bytes as f64 / f64::from(1 << 20) * per_mib_ns) as u64
+    }
+
+    /// A call that works on mappings one by one has begun, and paid for one.
+    pub(crate) fn spend_on_other_mappings(&mut self, call: Call, mappings: usize) {
+        let others = mappings.saturating_sub(1) as u64;
+        self.spend(others.saturating_mul(self.profile.latency_ns(call)));
+    }
+
     /// The stream a handle means to this thread.
     pub(crate) fn stream(&mut self, call: Call, stream: Stream) -> DriverResult<StreamIndex> {
         self.schedule.find(stream).ok_or_else(|| {
@@ -334,8 +345,15 @@ impl Machine {
     pub(crate) fn after_sync(&mut self, call: Call) -> DriverResult<()> {
         self.check_lost(call)?;
         let freed = self.pools.release_unused(&mut self.space, self.now_ns);
-        self.free_frames(&freed);
+        self.shrink_pool(&freed);
         Ok(())
+    }
+
+    /// A driver pool gives frames back, in the middle of a call.
+    pub(crate) fn shrink_pool(&mut self, freed: &[Extent]) {
+        let bytes = freed.iter().map(|extent| extent.bytes).sum();
+        self.spend(Machine::mib_ns(bytes, self.profile.pool_release_mib_ns));
+        self.free_frames(freed);
     }
 
     // Memory.
