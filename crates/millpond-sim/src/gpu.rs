@@ -126,6 +126,11 @@ impl SimGpu {
         Duration::from_nanos(self.machine.lock().call_ns)
     }
 
+    /// What of that calls of one kind have cost, failed ones too.
+    pub fn time_in(&self, call: Call) -> Duration {
+        Duration::from_nanos(self.machine.lock().spent_ns[call as usize])
+    }
+
     /// The host does something else for a while.
     pub fn advance(&self, time: Duration) {
         let mut machine = Entered::new(self.machine.lock());

@@ -71,6 +71,9 @@ pub(crate) struct Machine {
     /// What calls have cost the host, without what it waited for.
     pub(crate) call_ns: u64,
     pub(crate) calls: [u64; Call::COUNT],
+    /// What of that each kind of call has cost, and which one is under way.
+    pub(crate) spent_ns: [u64; Call::COUNT],
+    pub(crate) call: Call,
     pub(crate) faults: FaultPlan,
     pub(crate) board: Board,
     pub(crate) space: AddressSpace,
@@ -139,6 +142,8 @@ impl Machine {
             clock: parts.clock,
             call_ns: 0,
             calls: [0; Call::COUNT],
+            spent_ns: [0; Call::COUNT],
+            call: Call::MemoryInfo,
             faults: FaultPlan::default(),
             profile,
         }
@@ -149,6 +154,7 @@ impl Machine {
     /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.
     pub(crate) fn enter(&mut self, call: Call) -> DriverResult<()> {
         self.calls[call as usize] += 1;
+        self.call = call;
         self.follow_clock();
         self.spend(self.profile.latency_ns(call));
         if self.schedule.has_many_departed() {
@@ -194,6 +200,8 @@ impl Machine {
     pub(crate) fn spend(&mut self, ns: u64) {
         self.pass_time(ns);
         self.call_ns = self.call_ns.saturating_add(ns);
+        let spent_ns = &mut self.spent_ns[self.call as usize];
+        *spent_ns = spent_ns.saturating_add(ns);
     }
 
     /// What so many bytes cost, at so much for each MiB.

@@ -74,6 +74,7 @@ fn access_and_unmap_cost_by_the_mapping_however_many_calls_there_are() {
     gpu.map(range, 10 * PAGE, large).unwrap();
     assert_eq!(cost(&gpu, |gpu| access(gpu, 10).unwrap()).1, us(50.0 + 5.0), "one mapping");
     assert_eq!(cost(&gpu, |gpu| gpu.unmap(range, 10 * PAGE).unwrap()).1, us(30.0));
+    assert_eq!(gpu.time_in(Call::Unmap), us(330.0));
 }
 
 #[test]
