@@ -374,7 +374,9 @@ int main(void) {
     OK(CALL(cuMemAlloc)(&gone, 4 << 20));
     OK(CALL(cuMemFree)(gone));
     float y = 1;
-    launch(kernel("stranger"), (void *[]){&gone, &y});
+    launch(kernel("stranger"), (void *[]){&gone, &y}); /* who knows whether it looks there */
+    OK(CALL(cuStreamSynchronize)(stream));
+    launch(kernel("millpond_fill"), (void *[]){&gone, &one, &words});
     REFUSED(CALL(cuStreamSynchronize)(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     puts("illegal addresses");
     puts("all is well");

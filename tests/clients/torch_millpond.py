@@ -396,6 +396,31 @@ def streams():
         assert torch.equal(again.cpu(), sent) and torch.equal(other.cpu(), torch.full((4 * MIB,), -1)), round_
 
 
+def short_lists(steps=400):
+    """Multi-tensor kernels are passed a list of addresses that the one before has left, of which they set the first ones and use no others.
+
+    Memory at an old address may be there at the launch and gone at the kernel's turn: that is nobody's mistake."""
+    numbers = random.Random(3)
+    live, events = [], []
+    for step in range(steps):
+        while len(live) > numbers.randrange(4, 40):
+            live.pop(numbers.randrange(len(live)))
+        live += [
+            torch.empty(numbers.randrange(2 * MIB, 9 * MIB) // 4, device="cuda") for _ in range(numbers.randrange(1, 12))
+        ]
+        if step % 10 == 0:
+            torch._foreach_mul_(numbers.sample(live, min(len(live), 12)), 1.5)
+            torch.cuda.synchronize()
+            continue
+        for _ in range(4):
+            torch._foreach_mul_([numbers.choice(live)], 1.5)
+        # The device stays a little behind.
+        events.append(torch.cuda.Event())
+        events[-1].record()
+        if len(events) > 2:
+            events.pop(0).synchronize()
+
+
 def threads():
     """Threads that allocate on streams of their own, and free each other's tensors."""
     torch.cuda.init()

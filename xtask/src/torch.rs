@@ -46,7 +46,7 @@ const fn millpond(
     Run { client: MILLPOND, simulated, settings, cases }
 }
 
-const RUNS: [Run; 20] = [
+const RUNS: [Run; 21] = [
     own("devices=2", "", &["tensors", "memory", "streams", "training", "graph"]),
     own("profile=h100-80g,order=adversarial,seed=11", "", &["tensors", "training", "graph"]),
     own("profile=v100-16g", "expandable_segments:True", &["tensors", "memory", "training"]),
@@ -62,6 +62,7 @@ const RUNS: [Run; 20] = [
         "slack:0",
         &["tensors", "training", "graphs", "threads", "graph_of_training"],
     ),
+    millpond("profile=h100-80g,order=adversarial,seed=3", "slack:0", &["short_lists"]),
     // A driver without virtual memory management.
     millpond("without=vmm", "", &["tensors", "streams", "training", "graph_of_training"]),
     millpond("", "", &["snapshot"]),

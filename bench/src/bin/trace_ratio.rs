@@ -6,7 +6,7 @@
 //! the host by a number of events. Reserved bytes are the driver's own count.
 //!
 //! Milliseconds are *modelled*: each `create`, `map`, `set_access`, `unmap` and `release` that the pool made, at the profile's
-//! latency. A step is the period of the sequence of sizes (see `steps.rs`); the mean over steps leaves out the first. The last
+//! prices. A step is the period of the sequence of sizes (see `steps.rs`); the mean over steps leaves out the first. The last
 //! column counts `create`, `map` and `unmap` after the third step, of which there should be none on fixed shapes.
 
 use std::collections::HashMap;
@@ -35,6 +35,8 @@ const SETTLED_AFTER_STEPS: usize = 3;
 struct Counts {
     moves: u64,
     calls: [u64; CALLS.len()],
+    /// What these have cost the host, as modelled.
+    times: [Duration; CALLS.len()],
     waits: u64,
 }
 
@@ -42,22 +44,24 @@ impl Counts {
     fn now(gpu: &SimGpu, pool: &Pool) -> Counts {
         let stats = pool.stats();
         let (moves, waits) = (stats.page_moves, stats.cross_stream_waits);
-        Counts { moves, calls: CALLS.map(|call| gpu.calls(call)), waits }
+        let times = CALLS.map(|call| gpu.time_in(call));
+        Counts { moves, calls: CALLS.map(|call| gpu.calls(call)), times, waits }
     }
 
     fn since(&self, before: &Counts) -> Counts {
         let calls = std::array::from_fn(|i| self.calls[i] - before.calls[i]);
-        Counts { moves: self.moves - before.moves, calls, waits: self.waits - before.waits }
+        let times = std::array::from_fn(|i| self.times[i] - before.times[i]);
+        let (moves, waits) = (self.moves - before.moves, self.waits - before.waits);
+        Counts { moves, calls, times, waits }
     }
 
     /// Host time that the calls take in the model.
-    fn modelled_ms(&self, profile: &Profile) -> f64 {
-        let ns = |(call, count): (&Call, &u64)| profile.latency_ns(*call) * count;
-        CALLS.iter().zip(&self.calls).map(ns).sum::<u64>() as f64 / 1e6
+    fn modelled_ms(&self) -> f64 {
+        self.times.iter().sum::<Duration>().as_secs_f64() * 1e3
     }
 
-    fn create_ms(&self, profile: &Profile) -> f64 {
-        (profile.latency_ns(Call::Create) * self.calls[0]) as f64 / 1e6
+    fn create_ms(&self) -> f64 {
+        self.times[0].as_secs_f64() * 1e3
     }
 
     fn settled_calls(&self) -> u64 {
@@ -148,7 +152,7 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
     };
     let profile = Profile::named("a100-80g").expect("built in");
     let options = SimOptions { run_order, ..SimOptions::default() };
-    let gpu = Arc::new(SimGpu::with_options(profile.clone(), options));
+    let gpu = Arc::new(SimGpu::with_options(profile, options));
     let driver: Arc<dyn Driver> = gpu.clone();
     let mut replay = Replay {
         pool: with_slack(driver, slack),
@@ -196,9 +200,9 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
         PerStep {
             steps: steps.count(),
             moves_per_step: later.moves as f64 / count,
-            modelled_ms_per_step: later.modelled_ms(&profile) / count,
+            modelled_ms_per_step: later.modelled_ms() / count,
             created_pages_per_step: later.calls[0] as f64 / count,
-            create_ms_per_step: later.create_ms(&profile) / count,
+            create_ms_per_step: later.create_ms() / count,
             calls_after_third_step: at_step
                 .get(SETTLED_AFTER_STEPS)
                 .map(|settled| all.since(settled).settled_calls()),
@@ -213,7 +217,7 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
         cross_stream_waits: all.waits,
         ns_per_event: replay.in_pool.as_nanos() as f64 / device.events.len() as f64,
         moves_per_1000_events: all.moves as f64 / thousands,
-        modelled_ms_per_1000_events: all.modelled_ms(&profile) / thousands,
+        modelled_ms_per_1000_events: all.modelled_ms() / thousands,
         steps,
     }
 }

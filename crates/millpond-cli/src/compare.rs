@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use millpond::Stack;
+use millpond::stack::comparable;
 
 use self::report::{Report, Times};
 use self::row::{MutexRow, Row};
@@ -25,10 +26,16 @@ use crate::device::Site;
 use crate::output::Progress;
 use crate::{Finding, device, interrupt, stacks};
 
+/// The driver's pool as CUDA has it unless told otherwise: it gives everything back whenever the host waits.
+const ASYNC_BY_CUDA: &str = "async:release_threshold_bytes=0B";
+
 /// Plays each scenario with each allocator.
 pub(crate) fn run(options: &CompareOptions) -> Result<Finding> {
     let scenarios = chosen(&options.scenario)?;
-    let stacks = stacks::chosen(&options.allocator)?;
+    // Beside the one that keeps everything.
+    let by_default = |name| [Some(name), (name == "async").then_some(ASYNC_BY_CUDA)];
+    let all = comparable().flat_map(by_default).flatten();
+    let stacks = stacks::chosen_or(&options.allocator, all)?;
     let device = device::chosen(options.device.as_deref());
     let site = Site::named(&device)?;
     interrupt::listen()?;

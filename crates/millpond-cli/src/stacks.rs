@@ -6,9 +6,17 @@ use millpond::stack::comparable;
 
 /// Those that were named, each once, or all that can be compared.
 pub(crate) fn chosen(options: &[String]) -> Result<Vec<Stack>> {
+    chosen_or(options, comparable())
+}
+
+/// Those that were named, each once, or these.
+pub(crate) fn chosen_or<'a>(
+    options: &[String],
+    default: impl Iterator<Item = &'a str>,
+) -> Result<Vec<Stack>> {
     let mut names: Vec<String> = options.iter().flat_map(|option| separate(option)).collect();
     if names.is_empty() {
-        names = comparable().map(str::to_owned).collect();
+        names = default.map(str::to_owned).collect();
     }
     let mut stacks: Vec<Stack> = Vec::new();
     for name in names {

@@ -1,6 +1,7 @@
 //! What was recorded, done again by other allocators.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use millpond::device::{DEFAULT_DEVICE, DeviceName};
 use millpond::replay::{
@@ -42,7 +43,10 @@ struct Row {
     page_moves: Option<u64>,
     cross_stream_waits: Option<u64>,
     modelled_ms: Option<f64>,
+    modelled_growing_ms: Option<f64>,
+    modelled_settled_ms: Option<f64>,
     measured_ms: Option<f64>,
+    late_driver_calls: Option<u64>,
     oom: Option<String>,
 }
 
@@ -50,7 +54,8 @@ impl Row {
     fn new(recorded: &Recorded, stack: &Stack, done: &Done, is_real: bool) -> Row {
         let Recorded { name, program } = recorded;
         let Replayed { outcome, page_moves, cross_stream_waits, modelled, .. } = &done.replayed;
-        let ms = modelled.as_secs_f64() * 1e3;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (growing, settled) = (done.replayed.modelled_growing, done.replayed.modelled_settled());
         let takes_device_memory = !stack.host_reaches();
         Row {
             trace: name.clone(),
@@ -66,8 +71,11 @@ impl Row {
             driver_calls: outcome.driver_calls,
             page_moves: *page_moves,
             cross_stream_waits: *cross_stream_waits,
-            modelled_ms: (!is_real).then_some(ms),
-            measured_ms: is_real.then_some(ms),
+            modelled_ms: (!is_real).then(|| ms(*modelled)),
+            modelled_growing_ms: (!is_real).then(|| ms(growing)),
+            modelled_settled_ms: (!is_real).then(|| ms(settled)),
+            measured_ms: is_real.then(|| ms(*modelled)),
+            late_driver_calls: done.replayed.late_driver_calls,
             oom: outcome.stopped.as_ref().map(Stopped::to_string),
         }
     }

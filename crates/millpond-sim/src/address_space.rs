@@ -183,8 +183,9 @@ impl AddressSpace {
         self.departed.iter().rev().find(is_there)
     }
 
+    /// What is wrong with touching an address at which there is nothing.
     #[cold]
-    fn nothing_at(&self, address: u64) -> Violation {
+    pub(crate) fn nothing_at(&self, address: u64) -> Violation {
         let reason = match self.last_at(address) {
             Some((start, bytes, how)) => {
                 format!("{how} before; it was in the {bytes} bytes at {start:#x}")

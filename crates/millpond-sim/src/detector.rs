@@ -12,12 +12,13 @@ use std::time::Duration;
 use millpond::driver::{DevicePtr, StreamId, TouchKind};
 
 use crate::order::{Epoch, Order, StreamIndex};
+use crate::unknown_kernel::Suspicion;
 
 /// Reads of a stretch that are remembered, where none comes after another. Streams that nobody ever waited for could leave any
 /// number of them; the oldest are forgotten then.
 const MOST_READS: usize = 128;
 
-/// Findings after the first few say nothing new.
+/// Findings after the first few say nothing new, nor do suspicions.
 const MOST_FINDINGS: usize = 64;
 
 /// Something that work did wrong.
@@ -57,6 +58,15 @@ pub enum Finding {
         /// What is wrong there.
         reason: String,
     },
+}
+
+/// What a device tells at once, if there is anything to tell.
+#[derive(Clone, Copy, Debug)]
+pub enum Report<'d> {
+    /// Work did something wrong.
+    Finding(&'d Finding),
+    /// A kernel may have.
+    Suspicion(&'d Suspicion),
 }
 
 /// An access, for reports.
@@ -147,6 +157,9 @@ pub(crate) enum Effect {
 pub(crate) struct Detector {
     stretches: BTreeMap<u64, Stretch>,
     findings: Vec<Finding>,
+    suspicions: Vec<Suspicion>,
+    /// Is told of each of them.
+    pub(crate) told: Option<fn(Report<'_>)>,
 }
 
 impl Detector {
@@ -160,7 +173,23 @@ impl Detector {
 
     pub(crate) fn report(&mut self, finding: Finding) {
         if self.findings.len() < MOST_FINDINGS {
+            if let Some(tell) = self.told {
+                tell(Report::Finding(&finding));
+            }
             self.findings.push(finding);
+        }
+    }
+
+    pub(crate) fn suspicions(&self) -> &[Suspicion] {
+        &self.suspicions
+    }
+
+    pub(crate) fn suspect(&mut self, suspicion: Suspicion) {
+        if self.suspicions.len() < MOST_FINDINGS {
+            if let Some(tell) = self.told {
+                tell(Report::Suspicion(&suspicion));
+            }
+            self.suspicions.push(suspicion);
         }
     }
 

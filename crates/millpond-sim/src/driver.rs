@@ -57,7 +57,7 @@ impl SimGpu {
         self.machine.has_forked()
     }
 
-    fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {
+    pub(crate) fn enter(&self, call: Call) -> DriverResult<Entered<'_>> {
         if self.is_forked() {
             let kind = DriverErrorKind::Other { code: FORKED_CODE };
             let detail = "a forked child has no part in its parent's device: open it anew";
@@ -89,10 +89,6 @@ impl SimGpu {
 }
 
 impl Machine {
-    fn mib_ns(&self, bytes: u64, per_mib_ns: f64) -> u64 {
-        (bytes as f64 / f64::from(1 << 20) * per_mib_ns) as u64
-    }
-
     fn event(&mut self, call: Call, event: Event) -> DriverResult<&mut EventState> {
         self.events.get_mut(&event).ok_or_else(|| {
             let detail = format!("{:#x} is no event of this device", event.0);
@@ -232,7 +228,7 @@ impl Driver for SimGpu {
         let Machine { plain, space, board, now_ns, .. } = machine;
         match plain.alloc(size, space, board, *now_ns) {
             Some((start, ready)) => {
-                let growth = machine.mib_ns(size, machine.profile.alloc_mib_ns);
+                let growth = Machine::mib_ns(size, machine.profile.alloc_mib_ns);
                 machine.now_ns = machine.now_ns.max(ready);
                 machine.spend(growth);
                 Ok(DevicePtr(start))
@@ -267,7 +263,7 @@ impl Driver for SimGpu {
             }
         }
         let machine = &mut *entered;
-        machine.spend(machine.mib_ns(bytes, machine.profile.free_mib_ns));
+        machine.spend(Machine::mib_ns(bytes, machine.profile.free_mib_ns));
         Ok(())
     }
 
@@ -350,7 +346,7 @@ impl Driver for SimGpu {
         machine.pools.destroy(pool);
         machine.run_until_now();
         let freed = machine.pools.release_unused(&mut machine.space, machine.now_ns);
-        machine.free_frames(&freed);
+        machine.shrink_pool(&freed);
         Ok(())
     }
 
@@ -385,7 +381,7 @@ impl Driver for SimGpu {
             return error(Call::TrimPool, DriverErrorKind::InvalidHandle, "no such pool");
         };
         let freed = pool.release_down_to(keep_bytes as u64, &mut machine.space, machine.now_ns);
-        machine.free_frames(&freed);
+        machine.shrink_pool(&freed);
         Ok(())
     }
 
@@ -412,6 +408,8 @@ impl Driver for SimGpu {
             return Err(machine.out_of_memory(call, bytes));
         };
         machine.now_ns = machine.now_ns.max(block.ready);
+        let grown_bytes = block.grown.iter().map(|extent| extent.bytes).sum();
+        machine.spend(Machine::mib_ns(grown_bytes, machine.profile.pool_grow_mib_ns));
         for extent in &block.grown {
             machine.detector.mark_unallocated(extent.start, extent.bytes, machine.now_ns);
         }
@@ -467,6 +465,9 @@ impl Driver for SimGpu {
         match machine.board.claim(bytes as u64, now) {
             Some((extents, ready)) => {
                 machine.now_ns = machine.now_ns.max(ready);
+                let alive_ns = machine.vmm.alive() as f64 * machine.profile.create_live_handle_ns;
+                let size_ns = Machine::mib_ns(bytes as u64, machine.profile.create_mib_ns);
+                machine.spend(size_ns + alive_ns as u64);
                 Ok(machine.vmm.add_handle(extents, bytes as u64, properties, None))
             }
             None => Err(machine.out_of_memory(call, bytes)),
@@ -487,20 +488,25 @@ impl Driver for SimGpu {
 
     fn set_access(&self, ptr: DevicePtr, bytes: usize, access: Access) -> DriverResult<()> {
         let machine = &mut *self.enter_virtual_memory(Call::SetAccess)?;
-        machine
+        let mappings = machine
             .vmm
             .set_access(ptr.0, bytes as u64, access, &mut machine.space)
-            .map_err(refused(Call::SetAccess))
+            .map_err(refused(Call::SetAccess))?;
+        machine.spend_on_other_mappings(Call::SetAccess, mappings);
+        machine.spend(Machine::mib_ns(bytes as u64, machine.profile.set_access_mib_ns));
+        Ok(())
     }
 
     fn unmap(&self, ptr: DevicePtr, bytes: usize) -> DriverResult<()> {
         let machine = &mut *self.enter_virtual_memory(Call::Unmap)?;
         machine.run_until_now();
-        machine.check_running(ptr, bytes);
-        let gone = machine
+        let (mappings, gone) = machine
             .vmm
             .unmap(ptr.0, bytes as u64, &mut machine.space)
             .map_err(refused(Call::Unmap))?;
+        // Not before: what is refused harms nobody.
+        machine.check_running(ptr, bytes);
+        machine.spend_on_other_mappings(Call::Unmap, mappings);
         machine.let_go(gone);
         Ok(())
     }

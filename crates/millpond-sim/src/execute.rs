@@ -8,7 +8,7 @@ use crate::address_space::{Region, RegionKind};
 use crate::bytes::{Place, Span};
 use crate::detector::{Actor, Effect, Finding};
 use crate::link::Direction;
-use crate::machine::{Machine, Running};
+use crate::machine::{Machine, Running, Toucher};
 use crate::residency::PageRange;
 use crate::stream_table::Queued;
 use crate::work::Work;
@@ -44,10 +44,10 @@ impl Machine {
             // When there is twice as much: else many that run would all be looked at for each that comes.
             self.look_at_running = FEW_RUNNING + 2 * self.running.len();
         }
-        for (touch, access) in std::mem::take(&mut self.touched) {
+        for (touch, by) in std::mem::take(&mut self.touched) {
             let region = self.space.around(touch.ptr.0);
             if matches!(region, Some((_, Region { kind: RegionKind::Mapping { .. }, .. }))) {
-                self.running.push(Running { touch, access, end });
+                self.running.push(Running { touch, by, end });
             }
         }
     }
@@ -56,6 +56,7 @@ impl Machine {
         match work {
             Work::Record(_) | Work::Wait(_) | Work::Mark(_) => Ok(actor.at),
             Work::Kernel(kernel) => self.run_kernel(kernel, &actor),
+            Work::Unknown(kernel) => Ok(self.run_unknown(kernel, &actor)),
             Work::Copy { dst, src, bytes } => self.run_copy(*dst, *src, *bytes, &actor),
             Work::CopyIn { dst, data } => {
                 let spans = self.touch(Touch::write(*dst, data.len()), &actor)?;
@@ -164,7 +165,7 @@ impl Machine {
 
     /// When a kernel ends that begins when it is ready: after its own time, and after the device's memory, which all
     /// kernels share, has carried its bytes.
-    fn compute(&mut self, ready: u64, bytes: u64, least_ns: u64) -> u64 {
+    pub(crate) fn compute(&mut self, ready: u64, bytes: u64, least_ns: u64) -> u64 {
         let memory_ns = (bytes as f64 / self.profile.bandwidth * 1e9) as u64;
         self.memory_busy_ns = self.memory_busy_ns.max(ready).saturating_add(memory_ns);
         let own_ns = least_ns.max(self.profile.kernel_minimum_ns as u64);
@@ -187,7 +188,7 @@ impl Machine {
             Ok(spans) => {
                 self.show(&spans, touch.ptr, Effect::Use(touch.kind), actor);
                 if touch.bytes > 0 {
-                    self.touched.push((touch, actor.access(touch.kind)));
+                    self.touched.push((touch, Toucher::Access(actor.access(touch.kind))));
                 }
                 Ok(spans)
             }
@@ -219,7 +220,7 @@ impl Machine {
     }
 
     /// The device touches spans: what of them is managed memory comes in first.
-    fn fault_in(&mut self, spans: &[Span], kind: TouchKind, now: u64) -> u64 {
+    pub(crate) fn fault_in(&mut self, spans: &[Span], kind: TouchKind, now: u64) -> u64 {
         let mut ready = now;
         for span in spans {
             if let Place::Managed(at) = span.place

@@ -11,7 +11,7 @@ use millpond::fork::LeftToParent;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::detector::Finding;
+use crate::detector::{Finding, Report};
 use crate::entered::Entered;
 use crate::fault_plan::Fault;
 use crate::frames::FRAME_BYTES;
@@ -126,6 +126,11 @@ impl SimGpu {
         Duration::from_nanos(self.machine.lock().call_ns)
     }
 
+    /// What of that calls of one kind have cost, failed ones too.
+    pub fn time_in(&self, call: Call) -> Duration {
+        Duration::from_nanos(self.machine.lock().spent_ns[call as usize])
+    }
+
     /// The host does something else for a while.
     pub fn advance(&self, time: Duration) {
         let mut machine = Entered::new(self.machine.lock());
@@ -144,6 +149,12 @@ impl SimGpu {
     /// As [`findings`](Self::findings), and forgets them.
     pub fn take_findings(&self) -> Vec<Finding> {
         self.machine.lock().detector.take_findings()
+    }
+
+    /// Has findings and suspicions told as they come up, also after a [reset](Self::reset). The function is called in the middle of things: it must not
+    /// ask anything of the device.
+    pub fn tell(&self, tell: fn(Report<'_>)) {
+        self.machine.lock().detector.told = Some(tell);
     }
 
     // Faults on demand.

@@ -57,7 +57,7 @@ pub enum NodeKind {
 
 fn node_kind(work: &Work) -> NodeKind {
     match work {
-        Work::Kernel(_) => NodeKind::Kernel,
+        Work::Kernel(_) | Work::Unknown(_) => NodeKind::Kernel,
         Work::Copy { .. } | Work::CopyIn { .. } | Work::CopyOut { .. } => NodeKind::Copy,
         Work::Memset { .. } => NodeKind::Memset,
         Work::Graph(_) => NodeKind::Graph,
@@ -98,6 +98,28 @@ pub enum AllocationKind {
     Pinned,
 }
 
+impl Machine {
+    /// The memory that an address lies in.
+    pub(crate) fn allocation_at(&self, ptr: DevicePtr) -> Option<Allocation> {
+        let (start, region) = self.space.around(ptr.0)?;
+        let kind = match region.kind {
+            RegionKind::Plain { .. } => AllocationKind::Plain,
+            RegionKind::Mapping { .. } => AllocationKind::Mapped,
+            RegionKind::Managed => AllocationKind::Managed,
+            RegionKind::Pinned => AllocationKind::Pinned,
+            RegionKind::PoolChunk { .. } => {
+                let (start, bytes) = self.pools.block_around(ptr.0)?;
+                return Some(Allocation {
+                    start: DevicePtr(start),
+                    bytes: bytes as usize,
+                    kind: AllocationKind::Pool,
+                });
+            }
+        };
+        Some(Allocation { start: DevicePtr(start), bytes: region.bytes as usize, kind })
+    }
+}
+
 impl SimGpu {
     /// When everything queued on a stream will have run. `None`: something of it has not begun, or there is no such stream.
     pub fn idle_at(&self, stream: Stream) -> Option<Duration> {
@@ -125,30 +147,16 @@ impl SimGpu {
         let number = SimGpu::next_number();
         let profile = machine.profile.clone();
         let parts = machine.parts_to_begin_anew(&self.options);
+        let told = machine.detector.told;
         *machine = Machine::new(profile, &self.options, parts, number);
+        machine.detector.told = told;
         self.number.store(number, Ordering::Relaxed);
         self.stream_epoch.advance();
     }
 
     /// The memory that an address lies in.
     pub fn allocation_at(&self, ptr: DevicePtr) -> Option<Allocation> {
-        let machine = self.machine.lock();
-        let (start, region) = machine.space.around(ptr.0)?;
-        let kind = match region.kind {
-            RegionKind::Plain { .. } => AllocationKind::Plain,
-            RegionKind::Mapping { .. } => AllocationKind::Mapped,
-            RegionKind::Managed => AllocationKind::Managed,
-            RegionKind::Pinned => AllocationKind::Pinned,
-            RegionKind::PoolChunk { .. } => {
-                let (start, bytes) = machine.pools.block_around(ptr.0)?;
-                return Some(Allocation {
-                    start: DevicePtr(start),
-                    bytes: bytes as usize,
-                    kind: AllocationKind::Pool,
-                });
-            }
-        };
-        Some(Allocation { start: DevicePtr(start), bytes: region.bytes as usize, kind })
+        self.machine.lock().allocation_at(ptr)
     }
 
     /// Whether an address, though no memory is there, can only be meant as one: it is reserved, or memory was there before.

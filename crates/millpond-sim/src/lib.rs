@@ -29,7 +29,7 @@
 //! - `per_thread`, `order`, `work`, `stream_table`, `schedule`, `captures`: one process's streams;
 //! - `stream_pool`: memory that follows streams;
 //! - `detector`, `fault_plan`: what makes it worth trusting;
-//! - `clock`, `parts`, `machine`, `execute`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
+//! - `clock`, `parts`, `machine`, `execute`, `unknown_kernel`, `entered`: the device as a whole, what happens when work runs, how calls wait for it;
 //! - `gpu`, `driver`, `joining`, `exporting`, `inspect`, `replay_ground`: what its users hold.
 
 // Nothing is printed but through `millpond-text`, which keeps texts from outside from commanding the terminal.
@@ -72,13 +72,14 @@ mod seen_streams;
 mod shared_memory;
 mod stream_pool;
 mod stream_table;
+mod unknown_kernel;
 mod vmm;
 mod work;
 
 pub use broker::{JoinError, SharedName, Sharing};
 pub use captures::Unfinished;
 pub use clock::SimClock;
-pub use detector::{Access, Finding};
+pub use detector::{Access, Finding, Report};
 pub use driver::FORKED_CODE;
 pub use exports::ExportToken;
 pub use fault_plan::{Fault, INJECTED_CODE};
@@ -90,4 +91,5 @@ pub use own_board::ManagedTraffic;
 pub use profile::{Figure, Profile, ProfileError};
 pub use replay_ground::SimGround;
 pub use schedule::RunOrder;
+pub use unknown_kernel::{AddressWord, Suspicion, UnknownKernel};
 pub use work::GraphMark;

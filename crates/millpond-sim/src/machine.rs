@@ -23,6 +23,7 @@ use crate::parts::Parts;
 use crate::plain_heap::PlainHeap;
 use crate::schedule::{LEGACY, Schedule};
 use crate::stream_pool::StreamPools;
+use crate::unknown_kernel::Guess;
 use crate::vmm::{Gone, Vmm};
 use crate::work::{Point, Work};
 
@@ -39,8 +40,15 @@ pub(crate) struct EventState {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) touch: Touch,
-    pub(crate) access: Access,
+    pub(crate) by: Toucher,
     pub(crate) end: u64,
+}
+
+/// Who touches memory, or may do so.
+#[derive(Clone, Debug)]
+pub(crate) enum Toucher {
+    Access(Access),
+    Guess(Guess),
 }
 
 /// The code of calls to a shared device whose broker is gone: CUDA's for a device that is unavailable.
@@ -63,6 +71,9 @@ pub(crate) struct Machine {
     /// What calls have cost the host, without what it waited for.
     pub(crate) call_ns: u64,
     pub(crate) calls: [u64; Call::COUNT],
+    /// What of that each kind of call has cost, and which one is under way.
+    pub(crate) spent_ns: [u64; Call::COUNT],
+    pub(crate) call: Call,
     pub(crate) faults: FaultPlan,
     pub(crate) board: Board,
     pub(crate) space: AddressSpace,
@@ -87,7 +98,7 @@ pub(crate) struct Machine {
     /// How much there may be of it until it is worth looking what has ended.
     pub(crate) look_at_running: usize,
     /// What the work that runs at this moment has touched.
-    pub(crate) touched: Vec<(Touch, Access)>,
+    pub(crate) touched: Vec<(Touch, Toucher)>,
     /// When the device's memory has carried everything that kernels asked of it so far.
     pub(crate) memory_busy_ns: u64,
     /// Frames that another process has taken, for tests of what happens then.
@@ -131,6 +142,8 @@ impl Machine {
             clock: parts.clock,
             call_ns: 0,
             calls: [0; Call::COUNT],
+            spent_ns: [0; Call::COUNT],
+            call: Call::MemoryInfo,
             faults: FaultPlan::default(),
             profile,
         }
@@ -141,6 +154,7 @@ impl Machine {
     /// Every call begins here: it takes its time, may be made to fail, and fails if the device is lost.
     pub(crate) fn enter(&mut self, call: Call) -> DriverResult<()> {
         self.calls[call as usize] += 1;
+        self.call = call;
         self.follow_clock();
         self.spend(self.profile.latency_ns(call));
         if self.schedule.has_many_departed() {
@@ -186,6 +200,19 @@ impl Machine {
     pub(crate) fn spend(&mut self, ns: u64) {
         self.pass_time(ns);
         self.call_ns = self.call_ns.saturating_add(ns);
+        let spent_ns = &mut self.spent_ns[self.call as usize];
+        *spent_ns = spent_ns.saturating_add(ns);
+    }
+
+    /// What so many bytes cost, at so much for each MiB.
+    pub(crate) fn mib_ns(bytes: u64, per_mib_ns: f64) -> u64 {
+        (bytes as f64 / f64::from(1 << 20) * per_mib_ns) as u64
+    }
+
+    /// A call that works on mappings one by one has begun, and paid for one.
+    pub(crate) fn spend_on_other_mappings(&mut self, call: Call, mappings: usize) {
+        let others = mappings.saturating_sub(1) as u64;
+        self.spend(others.saturating_mul(self.profile.latency_ns(call)));
     }
 
     /// The stream a handle means to this thread.
@@ -326,28 +353,43 @@ impl Machine {
     pub(crate) fn after_sync(&mut self, call: Call) -> DriverResult<()> {
         self.check_lost(call)?;
         let freed = self.pools.release_unused(&mut self.space, self.now_ns);
-        self.free_frames(&freed);
+        self.shrink_pool(&freed);
         Ok(())
+    }
+
+    /// A driver pool gives frames back, in the middle of a call.
+    pub(crate) fn shrink_pool(&mut self, freed: &[Extent]) {
+        let bytes = freed.iter().map(|extent| extent.bytes).sum();
+        self.spend(Machine::mib_ns(bytes, self.profile.pool_release_mib_ns));
+        self.free_frames(freed);
     }
 
     // Memory.
 
-    /// Mappings are taken away: work that is still running in them is lost, and the device with it.
+    /// Mappings have been taken away: work that is still running in them is lost, and the device with it.
     pub(crate) fn check_running(&mut self, ptr: DevicePtr, bytes: usize) {
         let now = self.now_ns;
         self.running.retain(|running| running.end > now);
         let end = ptr.0.saturating_add(bytes as u64);
-        let harmed = self.running.iter().find(|running| {
+        let is_harmed = |running: &&Running| {
             let Touch { ptr: start, bytes, .. } = running.touch;
             start.0 < end && ptr.0 < start.0 + bytes as u64
-        });
-        if let Some(Running { touch, access, .. }) = harmed {
-            let finding = Finding::IllegalAddress {
-                address: touch.ptr.max(ptr),
-                by: access.clone(),
-                reason: "unmapped while it was running".to_owned(),
-            };
-            self.lose_to(finding);
+        };
+        let harmed: Vec<(Touch, Toucher)> =
+            self.running.iter().filter(is_harmed).map(|it| (it.touch, it.by.clone())).collect();
+        for (touch, by) in harmed {
+            let reason = "unmapped while it was running".to_owned();
+            match by {
+                Toucher::Guess(guess) => self.detector.suspect(guess.suspicion(reason)),
+                Toucher::Access(_) if self.lost.is_some() => {}
+                Toucher::Access(by) => {
+                    self.lose_to(Finding::IllegalAddress {
+                        address: touch.ptr.max(ptr),
+                        by,
+                        reason,
+                    });
+                }
+            }
         }
     }
 

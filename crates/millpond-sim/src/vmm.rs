@@ -75,6 +75,11 @@ impl Vmm {
         self.held_handles
     }
 
+    /// Handles that were not released, and those that are only mapped.
+    pub(crate) fn alive(&self) -> usize {
+        self.handles.len()
+    }
+
     pub(crate) fn has_room_for_a_handle(&self) -> bool {
         self.handles.len() < self.handle_limit
     }
@@ -239,37 +244,40 @@ impl Vmm {
         Ok(())
     }
 
+    /// Sets the access of mappings; returns how many.
     pub(crate) fn set_access(
         &mut self,
         start: u64,
         bytes: u64,
         access: Access,
         space: &mut AddressSpace,
-    ) -> Result<(), Refusal> {
-        for address in whole_mappings(start, bytes, space)? {
+    ) -> Result<usize, Refusal> {
+        let mappings = whole_mappings(start, bytes, space)?;
+        for address in mappings.iter().copied() {
             let region = space.get_mut(address).expect("just found");
             if let RegionKind::Mapping { access: current, .. } = &mut region.kind {
                 *current = access;
             }
         }
-        Ok(())
+        Ok(mappings.len())
     }
 
-    /// Unmaps; returns what released handles held that nothing maps any more.
+    /// Unmaps; returns how many mappings, and what released handles held that nothing maps any more.
     pub(crate) fn unmap(
         &mut self,
         start: u64,
         bytes: u64,
         space: &mut AddressSpace,
-    ) -> Result<Gone, Refusal> {
+    ) -> Result<(usize, Gone), Refusal> {
         let mut gone = Gone::default();
-        for address in whole_mappings(start, bytes, space)? {
+        let mappings = whole_mappings(start, bytes, space)?;
+        for address in mappings.iter().copied() {
             let region = space.remove(address, "unmapped").expect("just found");
             let RegionKind::Mapping { handle, .. } = region.kind else { unreachable!("checked") };
             self.handles.get_mut(&handle).expect("mapped handles stay").mappings -= 1;
             self.forget_if_gone(handle, &mut gone);
         }
-        Ok(gone)
+        Ok((mappings.len(), gone))
     }
 }
 

@@ -7,6 +7,7 @@ use millpond::driver::{DevicePtr, Kernel, Location};
 use parking_lot::Mutex;
 
 use crate::order::{Clearing, Epoch, Order};
+use crate::unknown_kernel::UnknownKernel;
 
 /// What happens at a marked place of a graph. Who made the graph sees to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub enum GraphMark {
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Kernel(Arc<Kernel>),
+    Unknown(Arc<UnknownKernel>),
     Copy {
         dst: DevicePtr,
         src: DevicePtr,
@@ -71,6 +73,7 @@ impl Work {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Work::Kernel(kernel) => kernel.name(),
+            Work::Unknown(_) => "kernel",
             Work::Copy { .. } | Work::CopyIn { .. } | Work::CopyOut { .. } => "copy",
             Work::Memset { .. } => "memset",
             Work::Prefetch { .. } => "prefetch",

@@ -1,12 +1,13 @@
 //! What the detector finds, and what it does not mistake for a fault.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::driver::{
     Access, DevicePtr, Driver, DriverErrorKind, EventTiming, Kernel, PhysicalProperties, Stream,
     StreamFlags, Touch,
 };
-use millpond_sim::{Finding, Profile, RunOrder, SimGpu, SimOptions};
+use millpond_sim::{AddressWord, Finding, Profile, RunOrder, SimGpu, SimOptions, UnknownKernel};
 
 const PAGE: usize = 2 << 20;
 
@@ -36,6 +37,49 @@ fn memory_unmapped_under_a_running_kernel_is_found_always() {
         assert_eq!(error.kind, DriverErrorKind::IllegalAddress, "seed {seed}");
         assert!(matches!(gpu.findings()[..], [Finding::IllegalAddress { .. }]), "seed {seed}");
     }
+}
+
+/// An address among a kernel's parameters may be of a field that nobody set: what it leads to costs nobody the device.
+#[test]
+fn what_a_kernel_may_touch_is_suspected_and_never_found() {
+    for seed in 0..100 {
+        let gpu = gpu(RunOrder::Adversarial, seed);
+        let streams: Vec<Stream> =
+            (0..2).map(|_| gpu.create_stream(StreamFlags::NON_BLOCKING).unwrap()).collect();
+        let range = gpu.reserve(PAGE, 0).unwrap();
+        let handle = gpu.create(PAGE, PhysicalProperties::default()).unwrap();
+        gpu.map(range, PAGE, handle).unwrap();
+        gpu.set_access(range, PAGE, Access::ReadWrite).unwrap();
+        let word = AddressWord { ptr: range.offset(512), offset: 24, parameter_bytes: Some(32) };
+        let duration = Duration::from_millis(1);
+        let name = "many_tensors".to_owned();
+        let kernel = Arc::new(UnknownKernel { name, addresses: vec![word], duration });
+        write(&gpu, range, PAGE, Duration::ZERO, streams[0]);
+        gpu.launch_unknown(&kernel, streams[1]).unwrap();
+        assert_eq!(gpu.findings(), [], "seed {seed}: not even a race");
+        gpu.synchronize_stream(streams[0]).unwrap();
+        gpu.unmap(range, PAGE).unwrap();
+        gpu.synchronize_device().unwrap();
+        let suspicions = gpu.suspicions();
+        // It may have ended before the memory went.
+        assert!(suspicions.iter().all(|it| it.word == word && it.reason.starts_with("unmapped")));
+        assert!(suspicions.len() <= 1, "seed {seed}: {suspicions:?}");
+        assert_eq!(gpu.findings(), [], "seed {seed}");
+    }
+}
+
+/// What is refused takes nothing from under anything.
+#[test]
+fn an_unmap_that_is_refused_harms_nothing() {
+    let gpu = gpu(RunOrder::Timed, 0);
+    let range = gpu.reserve(2 * PAGE, 0).unwrap();
+    let handle = gpu.create(2 * PAGE, PhysicalProperties::default()).unwrap();
+    gpu.map(range, 2 * PAGE, handle).unwrap();
+    gpu.set_access(range, 2 * PAGE, Access::ReadWrite).unwrap();
+    write(&gpu, range, PAGE, Duration::from_secs(1), Stream::LEGACY);
+    assert_eq!(gpu.unmap(range, PAGE).unwrap_err().kind, DriverErrorKind::InvalidValue);
+    gpu.synchronize_device().unwrap();
+    assert_eq!(gpu.findings(), []);
 }
 
 #[test]

@@ -301,8 +301,8 @@ extern "C" fn cublasLtMatmul(
     b: u64,
     layout_b: usize,
     _beta: *const c_void,
-    c: u64,
-    layout_c: usize,
+    _c: u64,
+    _layout_c: usize,
     d: u64,
     layout_d: usize,
     _algorithm: *const c_void,
@@ -316,12 +316,10 @@ extern "C" fn cublasLtMatmul(
             return Err(Status::INVALID_VALUE);
         };
         let (of_a, of_d) = (layout(layout_a)?, layout(layout_d)?);
-        let also_read =
-            if c == 0 || c == d { None } else { layout(layout_c)?.matrix(c)?.touched(false)? };
+        // The addend is not touched: with a factor of 0, which may lie on the device, its memory need not be there.
         let touched = [
             of_a.matrix(a)?.touched(false)?,
             layout(layout_b)?.matrix(b)?.touched(false)?,
-            also_read,
             of_d.matrix(d)?.touched(true)?,
         ];
         let inner = if transposed_a { of_a.rows } else { of_a.columns };

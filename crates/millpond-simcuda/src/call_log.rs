@@ -1,4 +1,4 @@
-//! A line per call: when, by which thread, which function, what it answered.
+//! A line per call: when, by which thread, which function, what it answered. And a line for each thing that the simulated GPU finds wrong.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,16 +27,23 @@ pub(crate) fn open(path: &Path) -> std::io::Result<()> {
 #[inline]
 pub(crate) fn note(name: &'static str, code: Code) {
     if let Some(log) = LOG.get() {
-        log.write(name, code);
+        log.write(format_args!("{name} {}", code.0));
+    }
+}
+
+/// Something to be known besides what calls answer.
+pub(crate) fn remark(text: &str) {
+    if let Some(log) = LOG.get() {
+        log.write(format_args!("{}", millpond_text::shown_in_line(text)));
     }
 }
 
 impl Log {
     #[cold]
-    fn write(&self, name: &'static str, code: Code) {
+    fn write(&self, what: std::fmt::Arguments<'_>) {
         let at = self.begun.elapsed().as_micros();
         // One write per line, and the file is opened for appending, so lines of threads stay whole.
-        let line = format!("{at} {:?} {name} {}\n", std::thread::current().id(), code.0);
+        let line = format!("{at} {:?} {what}\n", std::thread::current().id());
         let _ = (&self.file).write_all(line.as_bytes());
     }
 }

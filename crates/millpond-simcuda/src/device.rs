@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::context::{Context, ContextKind};
 use crate::host_calls::HostCalls;
 use crate::mapped_pages;
+use crate::reports;
 use crate::streams::Streams;
 
 /// A device and what the driver keeps about it.
@@ -43,6 +44,7 @@ struct Primary {
 impl Device {
     pub(crate) fn new(ordinal: usize, number: usize, gpu: SimGpu, config: &Config) -> Device {
         gpu.set_faults(&config.fail);
+        gpu.tell(reports::tell);
         Device {
             ordinal,
             number,

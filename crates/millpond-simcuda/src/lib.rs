@@ -12,6 +12,7 @@
 //!
 //! - `code_number`, `mapped_pages`, `raw_pointers`, `layouts`: what crosses the ABI, and how it is checked;
 //! - `config`, `visible_devices`: what to simulate, and what of it a program sees;
+//! - `reports`: what the simulated GPU finds wrong;
 //! - `device`, `context`, `world`: the devices of this process and who uses them;
 //! - `code`: modules, their kernels, and what a launch of one means;
 //! - `streams`, `host_calls`, `graph_memory`, `graphs`, `managed_ranges`, `attributes`: what the driver knows beyond the simulated GPU;
@@ -40,6 +41,7 @@ mod mapped_pages;
 mod memory;
 mod names_exported;
 mod raw_pointers;
+mod reports;
 mod shareable_descriptor;
 mod streams;
 mod this_library;

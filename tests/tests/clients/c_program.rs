@@ -66,6 +66,51 @@ fn launches_advice_and_pools() {
     assert!(succeeds(&mut simcuda::program(program, "")).ends_with("all is well\n"));
 }
 
+/// What a kernel touches is guessed from its parameters. A guess is never an error: it is said, and written down.
+#[test]
+fn what_a_kernel_may_touch_is_no_error() {
+    let Some(program) = compile("guessed.c", "guessed", &["-lcuda"]) else { return };
+    for order in ["timed", "adversarial"] {
+        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guessed-{order}.log"));
+        let _ = std::fs::remove_file(&log);
+        let simulated = format!("kernel=1s,order={order},seed=11,log={}", log.display());
+        let output = simcuda::program(&program, &simulated).output().unwrap();
+        let (said, complained) =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+        assert!(said.ends_with("all is well\n"), "{order}: {said}{complained}");
+        let [only] = complained.lines().collect::<Vec<_>>()[..] else { panic!("{complained}") };
+        assert!(only.starts_with("millpond: perhaps wrong: two_ends on stream "), "{only}");
+        assert!(only.contains("(a parameter of its own): unmapped"), "{only}");
+        let log = std::fs::read_to_string(log).unwrap();
+        let suspicions = |what: &str| {
+            log.lines().filter(|line| line.contains("suspicion: ") && line.contains(what)).count()
+        };
+        assert_eq!(suspicions("many_tensors on stream "), 4, "{log}");
+        assert_eq!(suspicions("(byte 16 of a parameter of 32): unmapped"), 4, "{log}");
+        assert_eq!(suspicions("two_ends on stream "), 3, "{log}");
+        assert!(!log.contains("finding: "), "{log}");
+    }
+}
+
+/// What is executed is known, and an error number is not all that is said of it.
+#[test]
+fn what_is_sure_to_be_touched_is_an_error_with_its_finding() {
+    let Some(program) = compile("guessed.c", "certain", &["-lcuda"]) else { return };
+    for work in ["memset", "copy", "fill"] {
+        let mut client = simcuda::program(&program, "kernel=1s");
+        let output = client.arg(work).output().unwrap();
+        let complained = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{work}: {complained}");
+        let [only] = complained.lines().collect::<Vec<_>>()[..] else { panic!("{complained}") };
+        assert!(
+            only.starts_with("millpond: the simulated device is lost: illegal address"),
+            "{only}"
+        );
+        assert!(only.contains(&format!(" by {work} on stream ")), "{only}");
+        assert!(only.contains("unmapped before; it was in the 2097152 bytes at "), "{only}");
+    }
+}
+
 /// `CUDA_VISIBLE_DEVICES` says which devices a program sees, and in what order.
 #[test]
 fn visible_devices() {

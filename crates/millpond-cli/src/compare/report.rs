@@ -105,6 +105,7 @@ impl Report {
         print(&format!(
             "On {}, seed {}. TIME: HOST and {heading} together. HOST: ms of the host in allocations and frees without the driver, measured here; it differs from run to run.\n\
              {heading}: ms of all the rest (driver calls, kernels, waiting) {whose} once the allocator has grown; COLD: while it grows. ALLOC: the part of TIME that is allocating and freeing, driver and all.\n\
+             GROWING, SETTLED: ms in the driver's calls of all passes, until the last growth of what is reserved, and after it.\n\
              RESERVED: MiB taken from the driver at the most, RATIO to what was live at the most; MEAN: on average, to what was live on average. CALLS: of the driver.\n\n",
             shown_in_line(&self.device),
             self.seed
@@ -233,6 +234,8 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
         times.heading(),
         "COLD",
         "ALLOC",
+        "GROWING",
+        "SETTLED",
         "NS/OP",
         "RESERVED",
         "RATIO",
@@ -253,6 +256,8 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
             or_dash(ms(row.modelled_ns as f64)),
             or_dash(ms(row.cold_modelled_ns as f64)),
             or_dash(format!("{:.1} %", row.allocation_share() * 100.0)),
+            or_dash(ms(row.driver_growing_ns as f64)),
+            or_dash(ms(row.driver_settled_ns as f64)),
             format!("{:.0}", row.ns_per_operation()),
             row.peak_reserved_bytes.map_or_else(dash, mib),
             ratio(row.peak_ratio()),
@@ -260,7 +265,10 @@ fn print_scenario(scenario: &Scenario, rows: &[&Row], times: Times) -> Result<()
             row.driver_calls.to_string(),
         ]);
     }
-    print_figures(cells, &["CALLS", "COLD", "NS/OP", "ALLOC", "HOST", times.heading(), "MEAN"])?;
+    print_figures(
+        cells,
+        &["GROWING", "SETTLED", "CALLS", "COLD", "NS/OP", "ALLOC", "HOST", times.heading(), "MEAN"],
+    )?;
     for row in rows {
         if let Some(oom) = &row.oom {
             print_line(&format!("{} ran out with {oom}", row.allocator))?;

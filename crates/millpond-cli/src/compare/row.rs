@@ -16,6 +16,10 @@ pub(crate) struct Row {
     pub(crate) modelled_ns: u64,
     /// The same of the pass before, in which the allocator grew.
     pub(crate) cold_modelled_ns: u64,
+    /// That again, by a name that is the same on every device.
+    pub(crate) cold_ns: u64,
+    /// The host's time of an allocation or free, without the driver's. Measured.
+    pub(crate) ns_per_op: f64,
     pub(crate) peak_live_bytes: u64,
     /// Of the device's memory. `None` for allocators whose memory is not the device's: they would win by reserving nothing.
     pub(crate) peak_reserved_bytes: Option<u64>,
@@ -27,6 +31,9 @@ pub(crate) struct Row {
     pub(crate) driver_calls: u64,
     /// What these took, waiting included. Modelled, and part of `modelled_ns`.
     pub(crate) driver_ns: u64,
+    /// The driver's time in allocations and frees of all passes: until the last growth of what is reserved, and after it.
+    pub(crate) driver_growing_ns: u64,
+    pub(crate) driver_settled_ns: u64,
     /// What the kernels took, one after the other. Modelled, and part of `modelled_ns`.
     pub(crate) kernel_ns: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,6 +76,8 @@ impl Row {
             host_ns: played.cost.host.as_nanos() as u64,
             modelled_ns: played.modelled.as_nanos() as u64,
             cold_modelled_ns: played.cold_modelled.as_nanos() as u64,
+            cold_ns: played.cold_modelled.as_nanos() as u64,
+            ns_per_op: played.cost.host.as_nanos() as f64 / played.cost.operations.max(1) as f64,
             peak_live_bytes: played.peak_live_bytes,
             peak_reserved_bytes: takes_device_memory.then_some(played.peak_reserved_bytes),
             mean_live_bytes: played.mean_live_bytes as u64,
@@ -77,6 +86,8 @@ impl Row {
             operations: played.cost.operations,
             driver_calls: played.driver_calls,
             driver_ns: played.cost.driver.as_nanos() as u64,
+            driver_growing_ns: played.driver_growing.as_nanos() as u64,
+            driver_settled_ns: played.driver_settled.as_nanos() as u64,
             kernel_ns: played.kernels.as_nanos() as u64,
             phases: played.phases.iter().map(phase).collect(),
             mutex: None,
@@ -116,7 +127,7 @@ impl Row {
     }
 
     pub(crate) fn ns_per_operation(&self) -> f64 {
-        self.host_ns as f64 / self.operations.max(1) as f64
+        self.ns_per_op
     }
 
     /// Not finite where nothing of the device's memory is taken.

@@ -65,6 +65,10 @@ pub(crate) struct Played {
     pub(crate) modelled: Duration,
     /// The same of the first pass, in which the allocator grew.
     pub(crate) cold_modelled: Duration,
+    /// The driver's time in allocations and frees of all passes until the last growth of what is reserved.
+    pub(crate) driver_growing: Duration,
+    /// The same since then.
+    pub(crate) driver_settled: Duration,
     /// What the kernels take, one after the other. Modelled, or on a real device measured.
     pub(crate) kernels: Duration,
     pub(crate) driver_calls: u64,
@@ -127,6 +131,8 @@ impl World {
                 cost: Cost::default(),
                 modelled: Duration::ZERO,
                 cold_modelled: Duration::ZERO,
+                driver_growing: Duration::ZERO,
+                driver_settled: Duration::ZERO,
                 kernels: Duration::ZERO,
                 driver_calls: 0,
                 peak_live_bytes: 0,
@@ -265,13 +271,17 @@ impl World {
         let calls = self.driver.calls();
         if calls != self.calls_seen {
             self.calls_seen = calls;
-            self.played.cost.driver += match self.place.is_real() {
+            let took = match self.place.is_real() {
                 true => self.driver.spent() - in_driver,
                 false => self.place.now() - modelled,
             };
+            self.played.cost.driver += took;
+            self.played.driver_settled += took;
             self.reserved_bytes = self.driver.held().device_bytes() as u64 - self.held_before;
-            let peak = &mut self.played.peak_reserved_bytes;
-            *peak = (*peak).max(self.reserved_bytes);
+            if self.reserved_bytes > self.played.peak_reserved_bytes {
+                self.played.peak_reserved_bytes = self.reserved_bytes;
+                self.played.driver_growing += std::mem::take(&mut self.played.driver_settled);
+            }
         }
         answer
     }

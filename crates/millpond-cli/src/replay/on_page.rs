@@ -21,7 +21,7 @@ const fn replayed(replayed: fn(&ReportedResult) -> Option<f64>) -> Of {
     Of { replayed, recorded: |_| None }
 }
 
-const FIGURES: [Figure<Of>; 10] = [
+const FIGURES: [Figure<Of>; 12] = [
     Figure {
         name: "Reserved",
         help: "Taken from the driver at the most.",
@@ -98,6 +98,24 @@ const FIGURES: [Figure<Of>; 10] = [
         is_compared: true,
     },
     Figure {
+        name: "Settled",
+        help: "Of that what came after the last growth of what is reserved.",
+        unit: Unit::Ms,
+        origin: Origin::Modelled,
+        better: Better::Less,
+        of: replayed(|result| result.modelled_settled_ms.or(result.measured_settled_ms)),
+        is_compared: false,
+    },
+    Figure {
+        name: "Late calls",
+        help: "Creates, maps and unmaps in the second half of the events.",
+        unit: Unit::Count,
+        origin: Origin::Counted,
+        better: Better::Less,
+        of: replayed(|result| result.late_driver_calls.map(|calls| calls as f64)),
+        is_compared: false,
+    },
+    Figure {
         name: "Page moves",
         help: "Pages mapped again elsewhere.",
         unit: Unit::Count,
@@ -135,7 +153,7 @@ const FIGURES: [Figure<Of>; 10] = [
 ];
 
 /// The figures as they come about on a device: what is modelled on a simulated one is measured on a real one.
-fn shown(is_real: bool) -> [Figure<Of>; 10] {
+fn shown(is_real: bool) -> [Figure<Of>; 12] {
     FIGURES.map(|figure| match figure.origin {
         Origin::Modelled if is_real => Figure { origin: Origin::Measured, ..figure },
         _ => figure,

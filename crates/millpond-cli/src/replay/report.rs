@@ -1,5 +1,7 @@
 //! What the replays showed, for people and for programs.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use millpond::Stack;
 use millpond::replay::{Bench, Program, Recorded, Replayed, Stopped};
@@ -61,8 +63,17 @@ pub(crate) struct ReportedResult {
     pub(crate) driver_calls: u64,
     pub(crate) page_moves: Option<u64>,
     pub(crate) modelled_ms: Option<f64>,
+    /// Of that until the last growth of what is reserved, and after it.
+    pub(crate) modelled_growing_ms: Option<f64>,
+    pub(crate) modelled_settled_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) measured_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) measured_growing_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) measured_settled_ms: Option<f64>,
+    /// Creates, maps and unmaps in the second half of the events.
+    pub(crate) late_driver_calls: Option<u64>,
     pub(crate) cross_stream_waits: Option<u64>,
     pub(crate) oom: Option<String>,
     pub(crate) min_capacity_bytes: Option<u64>,
@@ -78,7 +89,10 @@ impl ReportedResult {
         smallest: Option<u64>,
         is_real: bool,
     ) -> Self {
-        let ms = replayed.modelled.as_secs_f64() * 1e3;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let modelled = |time: Duration| (!is_real).then(|| ms(time));
+        let measured = |time: Duration| is_real.then(|| ms(time));
+        let (growing, settled) = (replayed.modelled_growing, replayed.modelled_settled());
         let takes_device_memory = !stack.host_reaches();
         let Replayed { outcome, page_moves, cross_stream_waits, took, .. } = replayed;
         ReportedResult {
@@ -90,8 +104,13 @@ impl ReportedResult {
             events_per_second: program.events() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
             driver_calls: outcome.driver_calls,
             page_moves: *page_moves,
-            modelled_ms: (!is_real).then_some(ms),
-            measured_ms: is_real.then_some(ms),
+            modelled_ms: modelled(replayed.modelled),
+            modelled_growing_ms: modelled(growing),
+            modelled_settled_ms: modelled(settled),
+            measured_ms: measured(replayed.modelled),
+            measured_growing_ms: measured(growing),
+            measured_settled_ms: measured(settled),
+            late_driver_calls: replayed.late_driver_calls,
             cross_stream_waits: *cross_stream_waits,
             oom: outcome.stopped.as_ref().map(Stopped::to_string),
             min_capacity_bytes: smallest,
@@ -112,6 +131,7 @@ impl ReportedResult {
             ratio.filter(|_| finished).map_or_else(dash, |ratio| format!("{ratio:.3}"))
         };
         let count = |count: Option<u64>| count.map_or_else(dash, |count| count.to_string());
+        let ms = |ms: Option<f64>| ms.map_or_else(dash, |ms| format!("{ms:.1}"));
         let mut cells = vec![
             self.allocator.clone(),
             self.peak_reserved_bytes.map_or_else(dash, mib),
@@ -120,7 +140,9 @@ impl ReportedResult {
             self.min_capacity_bytes.map_or_else(dash, mib),
             format!("{:.0}", self.ns_per_op),
             self.driver_calls.to_string(),
-            self.modelled_ms.or(self.measured_ms).map_or_else(dash, |ms| format!("{ms:.1}")),
+            count(self.late_driver_calls),
+            ms(self.modelled_growing_ms.or(self.measured_growing_ms)),
+            ms(self.modelled_settled_ms.or(self.measured_settled_ms)),
             count(self.page_moves),
             count(self.cross_stream_waits),
         ];
@@ -209,7 +231,9 @@ impl ReportedTrace {
             "FITS IN",
             "NS/OP",
             "CALLS",
-            "MS",
+            "LATE",
+            "GROWING",
+            "SETTLED",
             "MOVES",
             "WAITS",
         ];
@@ -224,7 +248,10 @@ impl ReportedTrace {
         for result in &self.results {
             rows.add_row(result.cells());
         }
-        print_figures(rows, &["WAITS", "MOVES", "CALLS", "MATCHED", "MEAN", "NS/OP", "MS"])?;
+        print_figures(
+            rows,
+            &["WAITS", "MOVES", "CALLS", "MATCHED", "LATE", "MEAN", "NS/OP", "GROWING", "SETTLED"],
+        )?;
         let lines = [
             self.expandable_line(),
             self.unknown_frees_line(),
@@ -252,7 +279,7 @@ impl ReportedTrace {
             0 => dash(),
             live => format!("{:.3}", reserved as f64 / live as f64),
         };
-        let mut cells = vec![dash(); if self.has_addresses() { 11 } else { 10 }];
+        let mut cells = vec![dash(); if self.has_addresses() { 13 } else { 12 }];
         let mean = self.recorded_mean_ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
         cells[..4].clone_from_slice(&["as recorded".to_owned(), mib(reserved), ratio, mean]);
         cells
@@ -285,7 +312,8 @@ impl Report<'_> {
         print(&format!(
             "On {} with {} MiB{}. RESERVED: MiB taken from the driver at the most. RATIO: to what was live.\n\
              MEAN: the same over time. FITS IN: MiB of the smallest device on which it runs to the end, to half a percent.\n\
-             NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; MS: their host time, {}.\n\
+             NS/OP: host time of an allocation or free without the driver, measured. CALLS: of the driver; LATE: those that create, map or unmap in the second half of the events.\n\
+             GROWING, SETTLED: ms of the host in the driver's calls until the last growth of what is reserved, and after it, {}.\n\
              MOVES: pages mapped again elsewhere. WAITS: of one stream for another.\n{}",
             shown_in_line(&self.device),
             mib(self.bench.capacity_bytes()),

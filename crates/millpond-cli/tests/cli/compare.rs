@@ -49,6 +49,11 @@ fn json_has_the_keys_that_programs_rely_on() {
         ] {
             assert!(row[key].as_u64().unwrap() > 0, "{key}: {row}");
         }
+        assert_eq!(row["cold_ns"], row["cold_modelled_ns"], "{row}");
+        assert!(row["ns_per_op"].as_f64().unwrap() > 0.0, "{row}");
+        let driver = |key: &str| row[key].as_u64().unwrap();
+        let of_all_passes = driver("driver_growing_ns") + driver("driver_settled_ns");
+        assert!(driver("driver_ns") <= of_all_passes && row["driver_calls"].is_u64(), "{row}");
         assert!(row["oom"].is_null() || row["oom"].is_string());
         let has_mutex = row["scenario"] == "predictable-simple";
         assert_eq!(row["mutex"].is_object(), has_mutex, "{row}");
@@ -167,4 +172,17 @@ fn finished_after(seconds: u64) -> usize {
     }
     assert_eq!(report["interrupted"], true);
     report["results"].as_array().unwrap().len()
+}
+
+/// The driver's pool with CUDA's own threshold stands beside the one that keeps everything. It is the one that finishes where memory is tight.
+#[test]
+fn both_kinds_of_the_drivers_pool_are_compared() {
+    let report = compare(&["--scenario", "tight-memory"]);
+    let results = report["results"].as_array().unwrap();
+    let of = |name: &str| results.iter().find(|row| row["allocator"] == name).expect("a default");
+    assert!(of("async")["oom"].is_string());
+    let by_cuda = of("async:release_threshold_bytes=0B");
+    assert!(by_cuda["oom"].is_null(), "{by_cuda}");
+    let mean = |row: &Value| row["mean_reserved_bytes"].as_f64().unwrap();
+    assert!(mean(by_cuda) < mean(of("pool")), "{by_cuda}");
 }

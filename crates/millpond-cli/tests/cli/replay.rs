@@ -33,8 +33,17 @@ fn json_has_the_keys_that_programs_rely_on() {
     let names: Vec<&str> = results.iter().map(|r| r["allocator"].as_str().unwrap()).collect();
     assert_eq!(names, ["pool", "pool:slack=0", "direct"]);
     for result in results {
-        for key in ["ratio", "mean_ratio", "ns_per_op", "driver_calls", "page_moves", "modelled_ms"]
-        {
+        for key in [
+            "ratio",
+            "mean_ratio",
+            "ns_per_op",
+            "driver_calls",
+            "page_moves",
+            "modelled_ms",
+            "modelled_growing_ms",
+            "modelled_settled_ms",
+            "late_driver_calls",
+        ] {
             assert!(result[key].is_number(), "{key}: {result}");
         }
         assert!(result["cross_stream_waits"] == 0 && result["oom"].is_null());

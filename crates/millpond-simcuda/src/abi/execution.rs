@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
-use millpond::driver::{Driver, Stream};
+use millpond::driver::Stream;
 
 use crate::attributes::{SHARED_BYTES_PER_BLOCK, SHARED_BYTES_PER_BLOCK_OPT_IN};
 use crate::code::{Function, Passed, SETTINGS, UNSET, threads};
@@ -67,8 +67,7 @@ fn launch(function: u64, shape: Shape, handle: u64, passed: Passed, null: Stream
     let function = current.world.library.function(function)?;
     shape.check(&function)?;
     let (device, stream) = current.stream(handle, null)?;
-    let kernel = function.kernel.launch(current.world, device, passed)?;
-    Ok(device.gpu.launch(&kernel, stream)?)
+    function.kernel.launch(current.world, device, passed)?.queue(device, stream)
 }
 
 fn attribute(out: Out<i32>, number: i32, function: u64) -> Answer {

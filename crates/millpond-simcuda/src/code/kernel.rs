@@ -1,6 +1,7 @@
 //! A kernel: its name, and where its parameters are.
 
-use millpond::driver::{self, DevicePtr, Touch, TouchKind};
+use millpond::driver::{self, DevicePtr, Driver, Stream};
+use millpond_sim::{AddressWord, UnknownKernel};
 
 use super::built_in;
 use crate::code_number::{Answer, Code};
@@ -89,13 +90,16 @@ impl Kernel {
         world: &World,
         device: &Device,
         passed: Passed,
-    ) -> Answer<driver::Kernel> {
+    ) -> Answer<Launched> {
         let block = self.parameter_block(passed)?;
         if let Some(kernel) = built_in::launch(&self.name, &block)? {
-            return Ok(kernel);
+            return Ok(Launched::Executed(kernel));
         }
-        let touches = self.touched(world, device, &block);
-        Ok(driver::Kernel::Work { touches, duration: world.config.kernel })
+        Ok(Launched::Unknown(UnknownKernel {
+            name: self.name.clone(),
+            addresses: self.addresses(world, device, &block),
+            duration: world.config.kernel,
+        }))
     }
 
     /// The bytes of all parameters. Of a kernel of unknown layout they can be had only where the program says how many.
@@ -120,35 +124,45 @@ impl Kernel {
         Ok(block)
     }
 
-    /// The allocations whose addresses occur in the parameters. An address of memory that is gone counts where it is a parameter of
-    /// its own: the kernel would find out. Inside of a larger one it may be of a field that nobody set. What is no address at
-    /// all is a number.
-    fn touched(&self, world: &World, device: &Device, block: &[u8]) -> Vec<Touch> {
-        let mut touches: Vec<Touch> = Vec::new();
-        for (index, value) in block.chunks_exact(8).map(word).enumerate() {
-            let touch = match world.allocation_at(value) {
-                Some((owner, memory)) if std::ptr::eq(owner, device) => {
-                    // Whether it is read or written nobody knows; reading makes no race of what is none.
-                    Touch { ptr: memory.start, bytes: memory.bytes, kind: TouchKind::Read }
-                }
-                None if self.is_parameter(index * 8)
-                    && device.gpu.is_dangling(DevicePtr(value)) =>
-                {
-                    Touch::read(DevicePtr(value), 1)
-                }
-                _ => continue,
-            };
-            if !touches.contains(&touch) {
-                touches.push(touch);
-            }
-        }
-        touches
+    /// The words of the parameters that can only be meant as addresses of this device: memory is there, or, for a pointer of its own, was there or is to
+    /// be. What is no address at all is a number.
+    fn addresses(&self, world: &World, device: &Device, block: &[u8]) -> Vec<AddressWord> {
+        let words = block.chunks_exact(8).map(word).enumerate().map(|(index, value)| {
+            let (offset, parameter_bytes) = self.place(index * 8);
+            AddressWord { ptr: DevicePtr(value), offset, parameter_bytes }
+        });
+        let is_address = |word: &AddressWord| match world.allocation_at(word.ptr.0) {
+            Some((owner, _)) => std::ptr::eq(owner, device),
+            // Old addresses in fields that nobody set are too common to be worth a line.
+            None => word.is_whole_parameter() && device.gpu.is_dangling(word.ptr),
+        };
+        words.filter(is_address).collect()
     }
 
-    /// Whether a parameter of the size of a pointer lies there. Where nothing is known, every word may be one.
-    fn is_parameter(&self, offset: usize) -> bool {
-        let Some(parameters) = &self.parameters else { return true };
-        parameters.contains(&Parameter { offset, bytes: 8 })
+    /// Where in its parameter a byte of the block lies, and how long that is. Where no layout is known, the block is all there is.
+    fn place(&self, offset: usize) -> (usize, Option<usize>) {
+        let mut all = self.parameters.iter().flatten();
+        let around = all.find(|it| (it.offset..it.offset + it.bytes).contains(&offset));
+        around.map_or((offset, None), |it| (offset - it.offset, Some(it.bytes)))
+    }
+}
+
+/// What a launch queues.
+#[derive(Debug)]
+pub(crate) enum Launched {
+    /// A kernel that is executed: what it touches is certain.
+    Executed(driver::Kernel),
+    /// Any other: what it touches is guessed.
+    Unknown(UnknownKernel),
+}
+
+impl Launched {
+    pub(crate) fn queue(self, device: &Device, stream: Stream) -> Answer {
+        match self {
+            Launched::Executed(kernel) => device.gpu.launch(&kernel, stream)?,
+            Launched::Unknown(kernel) => device.gpu.launch_unknown(&kernel.into(), stream)?,
+        }
+        Ok(())
     }
 }
 

@@ -60,8 +60,12 @@ pub struct Replayed {
     pub cross_stream_waits: Option<u64>,
     /// Host time of the driver's calls. Modelled as the profile has it, or on a real device measured.
     pub modelled: Duration,
+    /// The same until more was reserved than ever before for the last time, with the call that took it. What is left of it came after.
+    pub modelled_growing: Duration,
     /// The same from the middle of the events on, without what it took to grow: what allocating costs for as long as the job goes on.
     pub modelled_late: Duration,
+    /// Creates, maps and unmaps from the middle of the events on. A real device does not count.
+    pub late_driver_calls: Option<u64>,
     /// What the whole replay took here. Measured.
     pub took: Duration,
     /// The recorded segments, and which of them were asked for, if they served as answers.
@@ -83,6 +87,11 @@ pub struct Left {
 }
 
 impl Replayed {
+    /// Host time of the driver's calls after the last that made more reserved than ever before.
+    pub fn modelled_settled(&self) -> Duration {
+        self.modelled.saturating_sub(self.modelled_growing)
+    }
+
     /// The same with the host time of another replay of the same. Where streams interleave two replays need not be alike, so all that is
     /// counted stays that of one.
     pub fn measured_as(mut self, other: &Replayed) -> Replayed {
@@ -194,7 +203,7 @@ impl Bench {
         let rig = Rig::of(driver, stack, program)?;
         let mut late = Late::of(program);
         let event_passes = || {
-            late.step(&rig, || stage.call_time());
+            late.step(&rig, &*stage);
             stage.advance(TICK);
         };
         let begin = Instant::now();
@@ -206,6 +215,7 @@ impl Bench {
         if let Some(Stopped::Unreadable { error }) = outcome.stopped {
             return Err(error.into());
         }
+        late.look(&rig, &*stage);
         Ok(Replayed {
             outcome,
             page_moves: stage
@@ -215,7 +225,9 @@ impl Bench {
             cross_stream_waits: stage.calls(Call::WaitEvent),
             modelled: stage.call_time().saturating_sub(stage.stream_time()),
             took,
-            modelled_late: late.end(&rig, || stage.call_time()),
+            modelled_growing: late.growing.saturating_sub(stage.stream_time()),
+            modelled_late: late.spent,
+            late_driver_calls: late.mapping_calls(&*stage),
             addresses,
         })
     }
@@ -260,15 +272,19 @@ impl std::fmt::Debug for Bench {
     }
 }
 
-/// Adds up the driver's time in the later half of a program. Steps after which more was reserved than ever before are left out: growing
-/// is paid once, however long the job goes on.
+/// Adds up the driver's time while a program grows, and in its later half. There, steps after which more was reserved than ever before are left
+/// out: growing is paid once, however long the job goes on.
 struct Late {
     steps_before: u64,
     calls_seen: u64,
     /// The driver's time when the last call was seen.
     time_seen: Duration,
     most_reserved_bytes: usize,
+    /// The driver's time when more was reserved than ever before.
+    growing: Duration,
     spent: Duration,
+    /// Creates, maps and unmaps before the middle.
+    early_mapping_calls: Option<u64>,
 }
 
 impl Late {
@@ -279,33 +295,46 @@ impl Late {
             calls_seen: 0,
             time_seen: Duration::ZERO,
             most_reserved_bytes: 0,
+            growing: Duration::ZERO,
             spent: Duration::ZERO,
+            early_mapping_calls: None,
         }
     }
 
     /// To be called before each step.
-    fn step(&mut self, rig: &Rig, now: impl FnOnce() -> Duration) {
-        self.look(rig, now);
+    fn step(&mut self, rig: &Rig, stage: &dyn Stage) {
+        self.look(rig, stage);
+        if self.steps_before == 1 {
+            self.early_mapping_calls = mapping_calls(stage);
+        }
         self.steps_before = self.steps_before.saturating_sub(1);
     }
 
-    fn end(mut self, rig: &Rig, now: impl FnOnce() -> Duration) -> Duration {
-        self.look(rig, now);
-        self.spent
+    /// Creates, maps and unmaps since the middle: none, if it did not come so far.
+    fn mapping_calls(&self, stage: &dyn Stage) -> Option<u64> {
+        let all = mapping_calls(stage)?;
+        Some(all - self.early_mapping_calls.unwrap_or(all))
     }
 
     /// Looks at what the step before has done. The clock is asked only where it called the driver.
-    fn look(&mut self, rig: &Rig, now: impl FnOnce() -> Duration) {
+    fn look(&mut self, rig: &Rig, stage: &dyn Stage) {
         let calls = rig.driver_calls();
         if calls == self.calls_seen {
             return;
         }
         self.calls_seen = calls;
-        let (now, reserved_bytes) = (now(), rig.reserved_bytes());
+        let (now, reserved_bytes) = (stage.call_time(), rig.reserved_bytes());
         if self.steps_before == 0 && reserved_bytes <= self.most_reserved_bytes {
             self.spent += now.saturating_sub(self.time_seen);
+        }
+        if reserved_bytes > self.most_reserved_bytes {
+            self.growing = now;
         }
         self.time_seen = now;
         self.most_reserved_bytes = self.most_reserved_bytes.max(reserved_bytes);
     }
+}
+
+fn mapping_calls(stage: &dyn Stage) -> Option<u64> {
+    [Call::Create, Call::Map, Call::Unmap].into_iter().map(|call| stage.calls(call)).sum()
 }
