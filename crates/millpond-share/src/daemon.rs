@@ -348,12 +348,7 @@ impl Daemon {
     /// Tells a device's policy what happened. What follows from it is found when the policy settles.
     fn happened(&mut self, device: DeviceId, event: Event) {
         let Some(shared) = self.devices.get_mut(&device) else { return };
-        let concerns_host =
-            matches!(event, Event::Joined { .. } | Event::Left(_) | Event::Claimed { .. });
         let actions = shared.policy.hear(self.now, event);
-        if concerns_host {
-            shared.host_use = shared.policy.host_use();
-        }
         self.unsettled.insert(device);
         self.carry_out(actions);
     }
@@ -377,7 +372,6 @@ impl Daemon {
             let Some(device) = self.devices.get_mut(&id) else { continue };
             let actions = device.policy.settle(now);
             device.due = device.policy.next_moment();
-            device.host_use = device.policy.host_use();
             self.carry_out(actions);
         }
         self.settles_from = began + began.elapsed() * PARTS_FOR_SETTLING;

@@ -17,6 +17,9 @@
 
 mod allowance;
 mod client;
+mod clients;
+#[cfg(test)]
+mod cost;
 mod events;
 mod foreign;
 mod group;
@@ -42,7 +45,8 @@ use std::time::Duration;
 
 use crate::control::Setting;
 use crate::protocol::{Standing, ToClient, Traffic};
-use client::{Client, Phase};
+use client::Phase;
+use clients::Clients;
 use principal::Account;
 use turn::Turn;
 
@@ -143,14 +147,14 @@ pub const RECOVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Policy {
     settings: Settings,
-    clients: BTreeMap<ClientId, Client>,
+    clients: Clients,
     accounts: BTreeMap<Principal, Account>,
-    /// The sum of what is believed to be pinned, of each principal's clients: Σ `client.pinned`.
-    pinned_by_principal: BTreeMap<Principal, u64>,
     /// No principal that begins to contend has spent less than this.
     floor: Duration,
     /// The least external memory that a principal believes in.
     least_foreign: u64,
+    /// Until then memory of some client may be on the device though no client says so.
+    missed_until: Moment,
     /// There is one as long as somebody may be using the device.
     turn: Option<Turn>,
     /// The number of the last grant.
@@ -161,6 +165,8 @@ pub struct Policy {
     switches: u64,
     /// Up to when times have been added up.
     accounted: Moment,
+    /// Of that time, what has not been charged to any principal.
+    uncharged: Duration,
     /// The time in which some client used the device or waited for it, and of that, in which the work of one could go on.
     busy: Duration,
     useful: Duration,
@@ -171,17 +177,18 @@ impl Policy {
     pub fn new(settings: Settings) -> Policy {
         Policy {
             settings,
-            clients: BTreeMap::new(),
+            clients: Clients::default(),
             accounts: BTreeMap::new(),
-            pinned_by_principal: BTreeMap::new(),
             floor: Duration::ZERO,
             least_foreign: 0,
+            missed_until: Moment::ZERO,
             turn: None,
             last_grant: 0,
             began: None,
             is_recovering: false,
             switches: 0,
             accounted: Moment::ZERO,
+            uncharged: Duration::ZERO,
             busy: Duration::ZERO,
             useful: Duration::ZERO,
         }
@@ -194,7 +201,7 @@ impl Policy {
 
     /// Whether there are no clients.
     pub fn is_deserted(&self) -> bool {
-        self.clients.is_empty()
+        self.clients.len() == 0
     }
 
     /// What is to be done, in that order, now that something happened. Time never goes back.
@@ -205,9 +212,13 @@ impl Policy {
     }
 
     /// Takes note of an event and returns the answers to it alone. Any number of events may be heard before [`settle`](Self::settle)
-    /// finds out what follows from all of them: only that step looks at every client.
+    /// finds out what follows from all of them: only that step looks at every client, and what most events cost does not depend on how
+    /// many clients there are.
     pub fn hear(&mut self, now: Moment, event: Event) -> Vec<Action> {
         self.account(now);
+        if self.may_change_who_waits(&event) {
+            self.charge();
+        }
         let mut actions = Vec::new();
         self.note(now, event, &mut actions);
         actions
@@ -216,8 +227,10 @@ impl Policy {
     /// What follows from all that has been heard, and from the time.
     pub fn settle(&mut self, now: Moment) -> Vec<Action> {
         self.account(now);
+        self.charge();
         let mut actions = Vec::new();
         self.believe_what_is_external(now);
+        self.note_what_is_usable();
         self.believe_what_is_pinned();
         self.deal_with_the_stuck(now, &mut actions);
         self.drop_who_no_longer_fits(now, &mut actions);
@@ -225,6 +238,9 @@ impl Policy {
         self.grant_who_may(now);
         self.share_memory(now, &mut actions);
         self.tell_what_changed(&mut actions);
+        if cfg!(debug_assertions) {
+            self.clients.assert_valid();
+        }
         actions
     }
 
@@ -242,35 +258,49 @@ impl Policy {
             return;
         }
         self.accounted = self.accounted.max(now);
-        let is_useful =
-            self.clients.values().any(|client| client.hold().is_some_and(|h| h.resumed));
+        self.clients.pass(now);
         if self.is_occupied() || self.is_contended() {
             self.busy += time;
         }
-        if is_useful {
+        if self.clients.everyone().running > 0 {
             self.useful += time;
         }
-        self.clients.values_mut().for_each(|client| client.spend(time));
-        self.charge(time);
+        self.uncharged += time;
+    }
+
+    /// Whether an event may begin or end that somebody waits, or that somebody keeps others waiting.
+    fn may_change_who_waits(&self, event: &Event) -> bool {
+        match event {
+            Event::Moved(id, _) => self.clients.get(*id).is_some_and(|c| c.making_room.is_some()),
+            Event::Wants { client, .. } => self
+                .clients
+                .get(*client)
+                .is_some_and(|client| matches!(client.phase, Phase::Idle | Phase::Revoked)),
+            Event::Taken(..) | Event::Claimed { .. } | Event::Nothing => false,
+            _ => true,
+        }
     }
 
     fn tell_what_changed(&mut self, actions: &mut Vec<Action>) {
         let is_contended = self.is_contended();
-        let ids: Vec<_> = self.clients.keys().copied().collect();
-        for id in ids {
+        for id in self.clients.ids() {
             let memory_bytes = self.memory_of(id);
-            let client = self.clients.get_mut(&id).expect("it is one of them");
+            let client = &self.clients[id];
+            let before = client.told;
+            let mut told = before;
             if let Phase::Holding(hold) = client.phase
-                && (client.told.contended != is_contended
-                    || is_contended && client.told.contended_in_turn != hold.turn)
+                && (told.contended != is_contended
+                    || is_contended && told.contended_in_turn != hold.turn)
             {
-                client.told.contended = is_contended;
-                client.told.contended_in_turn = hold.turn;
+                (told.contended, told.contended_in_turn) = (is_contended, hold.turn);
                 actions.push(Action::Tell(id, ToClient::Contended(is_contended)));
             }
-            if client.told.memory_bytes != memory_bytes {
-                client.told.memory_bytes = memory_bytes;
+            if told.memory_bytes != memory_bytes {
+                told.memory_bytes = memory_bytes;
                 actions.push(Action::Tell(id, self.settings.message(memory_bytes)));
+            }
+            if told != before {
+                self.clients.get_mut(id).expect("it is one of them").told = told;
             }
         }
     }

@@ -46,7 +46,8 @@ impl Daemon {
         }
     }
 
-    /// What the host has for memory of a client's principal that leaves a device.
+    /// What the host has for memory of a client's principal that leaves a device. Looks at each principal on each device, and at no
+    /// client.
     fn host_room(&mut self, id: SessionId, device: DeviceId) -> u64 {
         if self.host_available.0 != self.now {
             self.host_available = (self.now, host_memory::available());
@@ -54,7 +55,8 @@ impl Daemon {
         let Some(own) = self.sessions.get(id).and_then(Session::principal) else { return 0 };
         let mut budget = Budget { is_trusted: is_trusted(own), ..Budget::default() };
         for (other, shared) in &self.devices {
-            for (&principal, &HostUse { needs_bytes, has_bytes }) in &shared.host_use {
+            for (principal, host_use) in shared.policy.host_use() {
+                let HostUse { needs_bytes, has_bytes } = host_use;
                 if principal != own {
                     let needs =
                         budget.others.entry((is_trusted(principal), principal)).or_default();

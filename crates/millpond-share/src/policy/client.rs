@@ -57,7 +57,7 @@ pub(super) struct MakingRoom {
 }
 
 /// What a client has been told, so that it is told again only when that changes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub contended: bool,
     /// The turn in which it was told that. A client may forget it with the turn.
@@ -94,6 +94,8 @@ pub(super) struct Client {
     /// What is on the device beside its principal's memory, as its own driver last said.
     pub around: Option<u64>,
     pub told: Told,
+    /// Up to when its times are added up.
+    pub is_as_of: Moment,
     pub held: Duration,
     pub moving: Duration,
     pub waited: Duration,
@@ -215,7 +217,10 @@ impl Client {
         self.priority.saturating_add_unsigned(passed_by)
     }
 
-    pub(super) fn spend(&mut self, time: Duration) {
+    /// Adds up its times: it has been what it is since they last were.
+    pub(super) fn spend_up_to(&mut self, now: Moment) {
+        let time = now.saturating_sub(self.is_as_of);
+        self.is_as_of = self.is_as_of.max(now);
         match self.phase {
             Phase::Idle | Phase::Revoked => {}
             Phase::Waiting { .. } => self.waited += time,

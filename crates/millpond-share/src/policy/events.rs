@@ -50,7 +50,7 @@ impl Policy {
             return;
         };
         let began = *self.began.get_or_insert(now);
-        if self.clients.contains_key(&id) {
+        if self.clients.get(id).is_some() {
             return;
         }
         if standing.claimed_bytes > 0 {
@@ -76,6 +76,7 @@ impl Policy {
             foreign: None,
             around: taken_bytes,
             told: Told::default(),
+            is_as_of: now,
             held: Duration::ZERO,
             moving: Duration::ZERO,
             waited: Duration::ZERO,
@@ -85,11 +86,13 @@ impl Policy {
         self.account_of(principal);
         if let Some(bytes) = taken_bytes {
             self.hear_what_is_taken(now, id, bytes);
-            self.believe_what_is_external(now);
+            self.believe_a_first_word(id);
         }
         let memory_bytes = self.memory_of(id);
-        let client = self.clients.get_mut(&id).expect("it has just come");
-        client.told.memory_bytes = memory_bytes;
+        let usable = self.usable_for(&self.clients[id]);
+        let account = self.account_of(principal);
+        account.least_usable = account.least_usable.min(usable);
+        self.clients.get_mut(id).expect("it has just come").told.memory_bytes = memory_bytes;
         actions.push(Action::Tell(
             id,
             ToClient::Welcome {
@@ -114,7 +117,7 @@ impl Policy {
     ) {
         let is_back_late = self.began.is_some_and(|began| now >= began + super::RECOVERY);
         let has_lost_it = is_back_late && (self.is_contended() || !self.fits_beside_occupants(id));
-        let client = self.clients.get_mut(&id).expect("it has just come");
+        let mut client = self.clients.get_mut(id).expect("it has just come");
         if has_lost_it {
             client.phase = Phase::Revoked;
             client.void = true;
@@ -129,6 +132,7 @@ impl Policy {
             // It goes on and is told its room only: a grant might cross with its release and be taken for another.
             told: true,
         });
+        drop(client);
         self.last_grant = self.last_grant.max(turn_before.min(MOST_TURN_BEFORE));
         if self.turn.is_none() {
             self.begin_turn(now, id);
@@ -136,10 +140,7 @@ impl Policy {
     }
 
     fn leave(&mut self, now: Moment, id: ClientId) {
-        if let Some(gone) = self.clients.remove(&id) {
-            if let Some(pinned) = self.pinned_by_principal.get_mut(&gone.principal) {
-                *pinned -= gone.pinned;
-            }
+        if let Some(gone) = self.clients.remove(id) {
             if gone.claimed > 0 {
                 self.miss_a_client_of(now, gone.principal);
             }
@@ -150,7 +151,7 @@ impl Policy {
 
     /// Who asks for more says what its process has left; who needs less says nothing of that.
     fn note_own_room(&mut self, id: ClientId, bytes: u64, own_room: Option<u64>) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
         if bytes >= client.claimed {
             client.most_on_host = own_room.map(|room| room.saturating_add(client.on_host()));
         }
@@ -164,14 +165,14 @@ impl Policy {
         host_room: u64,
         actions: &mut Vec<Action>,
     ) {
-        let Some(client) = self.clients.get(&id) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         let grows = bytes > client.claimed;
         let needs_answer = bytes >= client.claimed;
         if grows && let Some(reason) = self.objection(id, bytes, host_room) {
             actions.push(Action::Tell(id, ToClient::Refused { claim, reason }));
             return;
         }
-        let client = self.clients.get_mut(&id).expect("it is there");
+        let mut client = self.clients.get_mut(id).expect("it is there");
         if grows && client.is_occupying() && self.settings.prefetch != Prefetch::Off {
             // New memory is about to be used, and is not among what it wanted when it asked for the device. If the driver brings it
             // in, the client says what the driver cannot.
@@ -184,11 +185,11 @@ impl Policy {
     }
 
     fn want(&mut self, now: Moment, id: ClientId, bytes: u64) {
-        if !self.clients.contains_key(&id) {
+        if self.clients.get(id).is_none() {
             return;
         }
         self.begin_to_contend(now, id);
-        let client = self.clients.get_mut(&id).expect("it is there");
+        let mut client = self.clients.get_mut(id).expect("it is there");
         client.wanted = bytes;
         match &mut client.phase {
             Phase::Idle => client.phase = Phase::Waiting { since: now, passed_by: 0 },
@@ -202,13 +203,14 @@ impl Policy {
     }
 
     fn moved(&mut self, now: Moment, id: ClientId, traffic: Traffic) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
         client.traffic = traffic;
+        drop(client);
         self.note_progress(now, id);
     }
 
     fn resume(&mut self, now: Moment, id: ClientId, moving: Duration) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
         let Some(hold) = client.hold_mut() else { return };
         hold.resumed = true;
         let moving = moving.min(now.saturating_sub(hold.since));
@@ -218,7 +220,7 @@ impl Policy {
     }
 
     fn release(&mut self, now: Moment, id: ClientId, turn: u64) {
-        let Some(client) = self.clients.get(&id) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         let wants_again = match client.phase {
             Phase::Holding(hold) if hold.turn == turn => false,
             Phase::Dropping { hold, wants_again, .. } if hold.turn == turn => wants_again,
@@ -228,11 +230,12 @@ impl Policy {
         if wants_again {
             self.begin_to_contend(now, id);
         }
-        let client = self.clients.get_mut(&id).expect("it is there");
+        let mut client = self.clients.get_mut(id).expect("it is there");
         client.void = false;
         client.last_held = now;
         client.phase =
             if wants_again { Phase::Waiting { since: now, passed_by: 0 } } else { Phase::Idle };
+        drop(client);
         self.forget_turn_if_nobody_is_left();
     }
 
@@ -252,7 +255,7 @@ impl Policy {
             }
             Setting::Prefetch(prefetch) => {
                 self.settings.prefetch = prefetch;
-                for (&id, client) in &self.clients {
+                for (id, client) in self.clients.iter() {
                     let message = self.settings.message(client.told.memory_bytes);
                     actions.push(Action::Tell(id, message));
                 }
@@ -261,13 +264,13 @@ impl Policy {
         }
     }
 
-    fn each(&mut self, target: Target, change: impl FnMut(&mut Client)) {
-        self.clients
-            .values_mut()
-            .filter(|client| match target {
-                Target::Process(pid) => client.pid == pid,
-                Target::Everyone => true,
-            })
-            .for_each(change);
+    fn each(&mut self, target: Target, change: impl Fn(&mut Client)) {
+        for id in self.clients.ids() {
+            let mut client = self.clients.get_mut(id).expect("it is one of them");
+            match target {
+                Target::Process(pid) if client.pid != pid => {}
+                Target::Process(_) | Target::Everyone => change(&mut client),
+            }
+        }
     }
 }

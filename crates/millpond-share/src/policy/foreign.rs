@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::client::Client;
+use super::clients::at_most_u64;
 use super::{ClientId, Moment, Policy, Principal};
 
 /// As long as a client looks for a daemon that it has lost: until then its memory, which is on the device, may be without a client.
@@ -41,36 +42,40 @@ impl Policy {
         };
         let until = now.saturating_add(MISSED).min(since.saturating_add(LONGEST_MISSED));
         account.missed = Some((since, until));
-    }
-
-    fn is_a_client_missed(&self, now: Moment) -> bool {
-        self.accounts.values().filter_map(|account| account.missed).any(|(_, until)| now < until)
+        self.missed_until = self.missed_until.max(until);
     }
 
     /// A client says how much of the device is taken. What is said while memory of its own principal moves is passed over.
     pub(super) fn hear_what_is_taken(&mut self, now: Moment, id: ClientId, taken_bytes: u64) {
-        let Some(client) = self.clients.get(&id) else { return };
-        let principal = client.principal;
-        let taken = taken_bytes.min(client.capacity_bytes);
-        let own = || self.clients.values().filter(|other| other.principal == principal);
-        if own().any(Client::is_moving) {
+        let Some(client) = self.clients.get(id) else { return };
+        let own = self.clients.of(client.principal);
+        if own.moving > 0 {
             return;
         }
-        let own_resident = own().map(Client::resident_in_its_words).fold(0, u64::saturating_add);
-        let (mut least, mut most) = (taken, taken);
-        for client in self.clients.values() {
-            // In its words, also of one whose memory counts for nothing: it is there all the same.
-            let resident = client.resident_in_its_words();
-            most = most.saturating_sub(if client.is_moving() { 0 } else { resident });
-            let may_have_more = client.is_occupying() || client.is_moving();
-            least = least.saturating_sub(if may_have_more { client.claimed } else { resident });
-        }
-        let said = self.clients[&id].foreign;
-        let before = said.map_or_else(|| self.foreign_for(&self.clients[&id]), |(bytes, _)| bytes);
-        let grown = if self.is_a_client_missed(now) { before } else { before.max(least) };
-        let client = self.clients.get_mut(&id).expect("it is there");
+        let taken = taken_bytes.min(client.capacity_bytes);
+        let without = |bytes: u128| taken.saturating_sub(at_most_u64(bytes));
+        // In clients' words, also of one whose memory counts for nothing: it is there all the same.
+        let everyone = self.clients.everyone();
+        let most = without(everyone.resident_for_sure);
+        let least = without(everyone.resident_at_most);
+        let around = without(own.resident);
+        let before = client.foreign.map_or_else(|| self.foreign_for(client), |(bytes, _)| bytes);
+        let grown = if now < self.missed_until { before } else { before.max(least) };
+        let mut client = self.clients.get_mut(id).expect("it is there");
         client.foreign = Some((grown.min(most), now));
-        client.around = Some(taken.saturating_sub(own_resident));
+        client.around = Some(around);
+    }
+
+    /// What a newcomer says of external memory is believed at once if its principal has said nothing of that before, so that its
+    /// welcome says what it can have. What others believe follows when the policy settles.
+    pub(super) fn believe_a_first_word(&mut self, id: ClientId) {
+        let client = &self.clients[id];
+        let Some((bytes, _)) = client.foreign else { return };
+        let before = self.least_foreign;
+        let is_news = bytes.abs_diff(before) > client.capacity_bytes / PARTS_OF_NEWS;
+        let believed = if is_news || bytes == 0 { bytes } else { before };
+        let principal = client.principal;
+        self.account_of(principal).foreign.get_or_insert(believed);
     }
 
     /// What each principal believes: of what its own clients say the middle one, and of two the smaller. Where no report is fresh at

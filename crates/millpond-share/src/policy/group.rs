@@ -33,13 +33,14 @@ const NOTHING: Part = Part { has: 0, pinned: 0, takers: 0, usable: u64::MAX, bel
 pub(super) struct Group {
     parts: BTreeMap<Principal, Part>,
     /// What every principal has pinned, in the group or not.
-    pinned: BTreeMap<Principal, u64>,
+    pinned: BTreeMap<Principal, u128>,
     members: Vec<ClientId>,
 }
 
 impl Group {
     pub(super) fn new(policy: &Policy) -> Group {
-        let pinned = policy.pinned_by_principal.clone();
+        let principals = policy.clients.principals();
+        let pinned = principals.map(|(principal, sums)| (principal, sums.pinned)).collect();
         Group { parts: BTreeMap::new(), pinned, members: Vec::new() }
     }
 
@@ -47,7 +48,7 @@ impl Group {
     pub(super) fn of_occupants(policy: &Policy) -> Group {
         let mut group = Group::new(policy);
         let occupants = policy.clients.iter().filter(|(_, client)| client.is_occupying());
-        occupants.for_each(|(occupant, _)| group.add(policy, *occupant));
+        occupants.for_each(|(occupant, _)| group.add(policy, occupant));
         group
     }
 
@@ -57,7 +58,7 @@ impl Group {
 
     /// Takes a client in, whether it fits or not.
     pub(super) fn add(&mut self, policy: &Policy, id: ClientId) {
-        let client = &policy.clients[&id];
+        let client = &policy.clients[id];
         let part = self.part_with(policy, client);
         self.parts.insert(client.principal, part);
         self.members.push(id);
@@ -73,7 +74,7 @@ impl Group {
     }
 
     pub(super) fn has_room_for(&self, policy: &Policy, id: ClientId) -> bool {
-        let client = &policy.clients[&id];
+        let client = &policy.clients[id];
         if policy.memory_at_work(client) == 0 {
             return true;
         }
@@ -81,16 +82,16 @@ impl Group {
         parts.insert(client.principal, self.part_with(policy, client));
         let has: u128 = parts.values().map(|part| part.has).sum();
         let pinned_inside: u128 = parts.values().map(|part| u128::from(part.pinned)).sum();
-        let pinned: u128 = self.pinned.values().map(|bytes| u128::from(*bytes)).sum();
+        let pinned: u128 = self.pinned.values().sum();
         parts.iter().all(|(principal, view)| {
             let own_pinned = self.pinned.get(principal).copied().unwrap_or(0);
             let others_have = has - view.has;
             let others_inside = pinned_inside - u128::from(view.pinned);
-            let others_outside = pinned - u128::from(own_pinned) - others_inside;
+            let others_outside = pinned - own_pinned - others_inside;
             let believes = u128::from(view.believes);
             let others_take = others_have > others_inside.min(believes);
             let takers = view.takers + u32::from(others_take);
-            let own_outside = u128::from(own_pinned - view.pinned);
+            let own_outside = own_pinned - u128::from(view.pinned);
             let taken = has + own_outside + others_outside.min(believes);
             view.takers == 0 || takers < 2 || taken <= u128::from(view.usable)
         })

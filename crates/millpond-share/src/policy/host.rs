@@ -8,9 +8,7 @@
 //!
 //! The parts are equal, and the needs add up to no less than what cannot be on the device.
 
-use std::collections::BTreeMap;
-
-use super::client::Client;
+use super::clients::at_most_u64;
 use super::{ClientId, Policy, Principal};
 
 /// What a client would have, in place of what it has.
@@ -31,41 +29,52 @@ pub struct HostUse {
 
 impl Policy {
     /// What each principal needs and has of the host's memory.
-    pub fn host_use(&self) -> BTreeMap<Principal, HostUse> {
-        let uses = self.principals().into_iter().map(|principal| {
+    pub fn host_use(&self) -> impl Iterator<Item = (Principal, HostUse)> {
+        self.clients.principals().map(|(principal, _)| {
             let needs_bytes = self.host_need_of(principal, None);
             (principal, HostUse { needs_bytes, has_bytes: self.on_host_of(principal) })
-        });
-        uses.collect()
+        })
     }
 
     fn on_host_of(&self, principal: Principal) -> u64 {
-        let own = self.clients.values().filter(|client| client.principal == principal);
-        own.map(Client::on_host).fold(0, u64::saturating_add)
+        at_most_u64(self.clients.of(principal).on_host)
     }
 
     fn host_need_of(&self, principal: Principal, claim: Option<Claim>) -> u64 {
-        let own = || self.clients.values().filter(|client| client.principal == principal);
-        let usable = own().map(|client| self.usable_for(client)).min().unwrap_or(0);
-        let claimed = self.claimed_by(claim, |client| client.principal == principal);
+        let usable = self.accounts.get(&principal).map_or(0, |account| account.least_usable);
+        let claimed = self.claimed_by(principal, claim);
         let beyond_its_part = claimed.saturating_sub(self.part_of(usable));
         let excess = self.excess_with(usable, claim).min(beyond_its_part);
         excess.saturating_sub(self.on_host_of(principal))
     }
 
-    /// What some clients have claimed, if one had claimed so much.
-    fn claimed_by(&self, claim: Option<Claim>, whose: impl Fn(&Client) -> bool) -> u64 {
-        let claimed = |(id, client): (&ClientId, &Client)| match claim {
-            Some(claim) if claim.client == *id => claim.bytes,
-            _ => client.claimed,
-        };
-        let clients = self.clients.iter().filter(|(_, client)| whose(client));
-        clients.map(claimed).fold(0_u64, u64::saturating_add)
+    /// What a principal's clients have claimed, if one of them had claimed so much.
+    fn claimed_by(&self, principal: Principal, claim: Option<Claim>) -> u64 {
+        let claim = claim.filter(|claim| self.principal_of(claim.client) == principal);
+        self.with_claim(self.clients.of(principal).claimed, claim)
     }
 
     /// What of all clients' memory cannot be on the device at a time.
     fn excess_with(&self, usable: u64, claim: Option<Claim>) -> u64 {
-        self.claimed_by(claim, |_| true).saturating_sub(usable)
+        self.with_claim(self.clients.everyone().claimed, claim).saturating_sub(usable)
+    }
+
+    fn with_claim(&self, claimed: u128, claim: Option<Claim>) -> u64 {
+        let with = |claim: Claim| {
+            claimed - u128::from(self.clients[claim.client].claimed) + u128::from(claim.bytes)
+        };
+        at_most_u64(claim.map_or(claimed, with))
+    }
+
+    /// Notes what is usable, for claims to come. Looks at all clients.
+    pub(super) fn note_what_is_usable(&mut self) {
+        let usable: Vec<(Principal, u64)> =
+            self.clients.values().map(|c| (c.principal, self.usable_for(c))).collect();
+        self.accounts.values_mut().for_each(|account| account.least_usable = u64::MAX);
+        for (principal, usable) in usable {
+            let account = self.account_of(principal);
+            account.least_usable = account.least_usable.min(usable);
+        }
     }
 
     /// Why the host cannot keep what would have to leave the device if a client had so much, if it cannot.
@@ -84,18 +93,19 @@ impl Policy {
     /// Each client's memory leaves to its own process's part of the host, which may be smaller than the host. A claim within its
     /// principal's part of the device is not refused because of another principal's word on that.
     fn cgroup_objection(&self, claim: Claim) -> Option<String> {
-        let claimant = &self.clients[&claim.client];
+        let claimant = &self.clients[claim.client];
         let usable = self.usable_for(claimant);
         let (before, after) =
             (self.excess_with(usable, None), self.excess_with(usable, Some(claim)));
-        let claimed = self.claimed_by(Some(claim), |c| c.principal == claimant.principal);
+        let claimed = self.claimed_by(claimant.principal, Some(claim));
         let is_within_its_part = claimed <= self.part_of(usable);
-        self.clients.iter().find_map(|(other, client)| {
+        let itself = (claim.client, claimant);
+        std::iter::once(itself).chain(self.clients.short_of_room(after)).find_map(|(other, client)| {
             let most = client.most_on_host?;
             if client.principal != claimant.principal && is_within_its_part {
                 return None;
             }
-            let claimed = if *other == claim.client { claim.bytes } else { client.claimed };
+            let claimed = if other == claim.client { claim.bytes } else { client.claimed };
             let leaves = claimed.min(after);
             let is_worse = leaves > client.claimed.min(before);
             (leaves > most && is_worse).then(|| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::client::{Client, MakingRoom};
+use super::clients::at_most_u64;
 use super::{Action, ClientId, Moment, Policy, Principal};
 use crate::protocol::{Prefetch, ToClient};
 
@@ -40,12 +41,8 @@ impl Policy {
 
     /// What cannot leave the device, of a principal's own clients and of all others.
     fn pinned_beside(&self, principal: Principal) -> (u64, u64) {
-        self.pinned_by_principal.iter().fold((0, 0), |(own, others): (u64, u64), (whose, bytes)| {
-            match *whose == principal {
-                true => (*bytes, others),
-                false => (own, others.saturating_add(*bytes)),
-            }
-        })
+        let own = self.clients.of(principal).pinned;
+        (at_most_u64(own), at_most_u64(self.clients.everyone().pinned - own))
     }
 
     /// The most pinned memory of other principals that a client believes in: what its own driver says is there beside its own, and
@@ -64,19 +61,21 @@ impl Policy {
     /// What that costs the others is in their own words.
     pub(super) fn believe_what_is_pinned(&mut self) {
         let mut believed: BTreeMap<Principal, u64> = BTreeMap::new();
-        let halves: Vec<u64> =
-            self.clients.values().map(|client| self.usable_for(client) / 2).collect();
-        for (client, half) in self.clients.values_mut().zip(halves) {
+        for id in self.clients.ids() {
+            let client = &self.clients[id];
+            let half = self.usable_for(client) / 2;
             let before = believed.entry(client.principal).or_default();
-            client.pinned = client.pinned_in_its_words().min(half.saturating_sub(*before));
-            *before += client.pinned;
+            let pinned = client.pinned_in_its_words().min(half.saturating_sub(*before));
+            *before += pinned;
+            if pinned != client.pinned {
+                self.clients.get_mut(id).expect("it is one of them").pinned = pinned;
+            }
         }
-        self.pinned_by_principal = believed;
     }
 
     /// The most that a client may have.
     pub(super) fn memory_of(&self, id: ClientId) -> u64 {
-        let client = &self.clients[&id];
+        let client = &self.clients[id];
         let (own, others) = self.pinned_beside(client.principal);
         let pinned = (own - client.pinned)
             .saturating_add(others.min(self.believed_pinned_of_others(client)));
@@ -87,9 +86,9 @@ impl Policy {
     pub(super) fn objection(&self, id: ClientId, bytes: u64, host_room: u64) -> Option<String> {
         let most = self.memory_of(id);
         if bytes > most {
-            let whose = match self.clients[&id].memory_limit {
+            let whose = match self.clients[id].memory_limit {
                 Some(limit) if limit == most => "its limit",
-                _ if most < self.usable_for(&self.clients[&id]) => {
+                _ if most < self.usable_for(&self.clients[id]) => {
                     "the device's memory but for what others have exported"
                 }
                 _ => "the device's memory",
@@ -103,7 +102,7 @@ impl Policy {
     pub(super) fn share_memory(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let rooms = self.rooms();
         for (id, room) in rooms {
-            let client = self.clients.get_mut(&id).expect("it holds");
+            let mut client = self.clients.get_mut(id).expect("it holds");
             let claimed = client.claimed;
             let told = std::mem::replace(&mut client.told.room, room);
             client.told.part = room.min(client.desired());
@@ -120,7 +119,11 @@ impl Policy {
         }
         let is_lacking = self.clients.values().any(|client| self.lacking(client) > 0);
         if self.driver_moves() && !is_lacking {
-            self.clients.values_mut().for_each(|client| client.making_room = None);
+            for id in self.clients.ids() {
+                if self.clients[id].making_room.is_some() {
+                    self.clients.get_mut(id).expect("it is one of them").making_room = None;
+                }
+            }
             return;
         }
         let leaving = self.leaving();
@@ -146,10 +149,7 @@ impl Policy {
     fn rooms(&self) -> Vec<(ClientId, u64)> {
         let holders = self.holders();
         if !self.settings.turns {
-            return holders
-                .into_iter()
-                .map(|id| (id, self.space_for(&self.clients[&id])))
-                .collect();
+            return holders.into_iter().map(|id| (id, self.space_for(&self.clients[id]))).collect();
         }
         let mut taken = self
             .clients
@@ -157,19 +157,19 @@ impl Policy {
             .fold(0_u64, |sum, client| sum.saturating_add(client.resident_or_on_its_way()));
         let spaces: BTreeMap<ClientId, u64> = holders
             .iter()
-            .map(|id| (*id, &self.clients[id]))
+            .map(|id| (*id, &self.clients[*id]))
             .map(|(id, client)| {
                 (id, self.space_for(client).saturating_add(self.unconfirmed_pinned(client)))
             })
             .collect();
         let mut rooms: Vec<_> =
-            holders.into_iter().map(|id| (id, self.clients[&id].resident())).collect();
+            holders.into_iter().map(|id| (id, self.clients[id].resident())).collect();
         let parts: [fn(&Client) -> u64; 3] =
             [Client::on_its_way, Client::desired, |client| client.claimed];
         for upto in parts {
             for (id, room) in &mut rooms {
                 let free = spaces[id].saturating_sub(taken);
-                let more = upto(&self.clients[id]).saturating_sub(*room).min(free);
+                let more = upto(&self.clients[*id]).saturating_sub(*room).min(free);
                 *room += more;
                 taken = taken.saturating_add(more);
             }
@@ -196,7 +196,7 @@ impl Policy {
             .clients
             .iter()
             .filter(|(_, client)| !client.is_occupying() && !client.is_waiting())
-            .map(|(&id, client)| (client.last_held, id))
+            .map(|(id, client)| (client.last_held, id))
             .collect();
         idle.sort_unstable();
         let waiting = self.queue();
@@ -204,8 +204,8 @@ impl Policy {
             .map(|(_, id)| id)
             .chain(waiting.into_iter().rev())
             .map(|id| {
-                let resident = self.clients[&id].resident();
-                let leaves = (resident - self.clients[&id].pinned.min(resident)).min(missing);
+                let resident = self.clients[id].resident();
+                let leaves = (resident - self.clients[id].pinned.min(resident)).min(missing);
                 missing -= leaves;
                 (id, resident - leaves)
             })
@@ -219,7 +219,7 @@ impl Policy {
         resident_at_most: u64,
         actions: &mut Vec<Action>,
     ) {
-        let client = self.clients.get_mut(&id).expect("it is one of them");
+        let mut client = self.clients.get_mut(id).expect("it is one of them");
         if client.void {
             return;
         }
@@ -243,7 +243,8 @@ impl Policy {
 
     /// A client's memory has come or gone.
     pub(super) fn note_progress(&mut self, now: Moment, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
+        let client = &mut *client;
         let resident = client.resident_in_its_words();
         let Some(asked) = &mut client.making_room else { return };
         let whole = asked.resident_then.saturating_sub(asked.resident_at_most);

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use super::client::{Client, Phase};
+use super::clients::Sums;
 use super::foreign::may_be_missed_again;
 use super::turn::{Pace, Turn};
 use super::{ClientId, Moment, Policy};
@@ -57,6 +57,8 @@ pub(super) struct Account {
     pub missed: Option<(Moment, Moment)>,
     /// External memory, as far as its clients have said something of that.
     pub foreign: Option<u64>,
+    /// The least that any of its clients can have of the device, as it was when the policy last settled.
+    pub least_usable: u64,
 }
 
 impl Account {
@@ -70,23 +72,24 @@ impl Account {
             passed_over: 0,
             missed: None,
             foreign: None,
+            least_usable: u64::MAX,
         }
     }
 }
 
 impl Policy {
     pub(super) fn principal_of(&self, id: ClientId) -> Principal {
-        self.clients[&id].principal
+        self.clients[id].principal
     }
 
     /// The principals that have clients here.
     pub(super) fn principals(&self) -> BTreeSet<Principal> {
-        self.clients.values().map(|client| client.principal).collect()
+        self.clients.principals().map(|(principal, _)| principal).collect()
     }
 
     /// One part of the device for each principal that has clients here.
     pub(super) fn part_of(&self, bytes: u64) -> u64 {
-        bytes / (self.principals().len() as u64).max(1)
+        bytes / (self.clients.principal_count() as u64).max(1)
     }
 
     pub(super) fn account_of(&mut self, principal: Principal) -> &mut Account {
@@ -98,22 +101,33 @@ impl Policy {
         self.accounts.get(&principal).map_or(self.floor, |account| account.spent)
     }
 
+    fn principals_with(&self, whose: impl Fn(&Sums) -> bool) -> impl Iterator<Item = Principal> {
+        let principals = self.clients.principals();
+        principals.filter(move |(_, sums)| whose(sums)).map(|(principal, _)| principal)
+    }
+
     pub(super) fn waiting_principals(&self) -> BTreeSet<Principal> {
-        let waiting = self.clients.values().filter(|client| client.is_waiting());
-        waiting.map(|client| client.principal).collect()
+        self.principals_with(|sums| sums.waiting > 0).collect()
     }
 
     /// The principals whose turn it is: of the client that the turn is named after, and once that has gone, of all that are left.
     fn payers(&self) -> BTreeSet<Principal> {
         let Some(turn) = self.turn else { return BTreeSet::new() };
-        let first = self.clients.get(&turn.first).filter(|client| client.is_occupying());
+        let first = self.clients.get(turn.first).filter(|client| client.is_occupying());
         match first {
             Some(client) => BTreeSet::from([client.principal]),
-            None => {
-                let left = self.clients.values().filter(|client| client.is_occupying());
-                left.map(|client| client.principal).collect()
-            }
+            None => self.principals_with(|sums| sums.occupying > 0).collect(),
         }
+    }
+
+    fn is_contending(&self, principal: Principal) -> bool {
+        let first = self.turn.and_then(|turn| self.clients.get(turn.first));
+        let sums = self.clients.of(principal);
+        sums.waiting > 0
+            || match first.filter(|client| client.is_occupying()) {
+                Some(client) => client.principal == principal,
+                None => self.turn.is_some() && sums.occupying > 0,
+            }
     }
 
     /// The principals whose turn it is, and those that wait for theirs.
@@ -125,16 +139,19 @@ impl Policy {
     /// memory that arrives.
     fn delayers(&self) -> BTreeSet<Principal> {
         let is_ending = self.turn.is_some_and(|turn| turn.is_ending());
-        let arrives = self.clients.values().any(|client| client.is_arriving());
-        let delays = |client: &&Client| match client.phase {
-            Phase::Dropping { .. } => is_ending,
-            _ => arrives && client.is_making_room(),
-        };
-        self.clients.values().filter(delays).map(|client| client.principal).collect()
+        let arrives = self.clients.everyone().arriving > 0;
+        let delays =
+            |sums: &Sums| is_ending && sums.dropping > 0 || arrives && sums.making_room > 0;
+        self.principals_with(delays).collect()
     }
 
-    /// Charges the time that others have waited to the principals because of which it passed.
-    pub(super) fn charge(&mut self, time: Duration) {
+    /// Charges the time that others have waited to the principals because of which it passed. Looks at all principals, so it is done
+    /// before something changes of which that depends, and not for every message.
+    pub(super) fn charge(&mut self) {
+        let time = std::mem::take(&mut self.uncharged);
+        if time.is_zero() {
+            return;
+        }
         let contending = self.contending();
         if let Some(least) = contending.iter().map(|p| self.spent(*p)).min() {
             self.floor = self.floor.max(least);
@@ -142,7 +159,7 @@ impl Policy {
         for principal in contending {
             self.account_of(principal).contended = self.accounted;
         }
-        if time.is_zero() || !self.is_contended() {
+        if !self.is_contended() {
             return;
         }
         let Some(turn) = self.turn else { return };
@@ -168,7 +185,7 @@ impl Policy {
     /// owed something does not lose it because it has nothing to do for a moment.
     pub(super) fn begin_to_contend(&mut self, now: Moment, id: ClientId) {
         let principal = self.principal_of(id);
-        if self.contending().contains(&principal) {
+        if self.is_contending(principal) {
             return;
         }
         let (floor, quantum) = (self.floor, self.effective_quantum());

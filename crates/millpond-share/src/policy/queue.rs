@@ -30,7 +30,7 @@ impl Policy {
     fn queue_of(&self, principal: Principal) -> Vec<(i32, Moment, ClientId)> {
         let own = self.clients.iter().filter(|(_, client)| client.principal == principal);
         let mut waiting: Vec<_> = own
-            .filter_map(|(&id, client)| match client.phase {
+            .filter_map(|(id, client)| match client.phase {
                 Phase::Waiting { since, .. } => Some((-client.effective_priority(), since, id)),
                 _ => None,
             })
@@ -72,18 +72,18 @@ impl Policy {
             .clients
             .iter()
             .filter(|(_, client)| client.is_holding())
-            .filter_map(|(&id, client)| Some((Some(id) != first, client.hold()?.since, id)))
+            .filter_map(|(id, client)| Some((Some(id) != first, client.hold()?.since, id)))
             .collect();
         holders.sort_unstable();
         holders.into_iter().map(|(_, _, id)| id).collect()
     }
 
     pub(super) fn is_contended(&self) -> bool {
-        self.clients.values().any(|client| client.is_waiting())
+        self.clients.everyone().waiting > 0
     }
 
     pub(super) fn is_occupied(&self) -> bool {
-        self.clients.values().any(|client| client.is_occupying())
+        self.clients.everyone().occupying > 0
     }
 
     /// Whether a client's memory would fit beside that of everybody who may be using the device.

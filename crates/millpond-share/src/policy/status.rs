@@ -15,6 +15,7 @@ impl Policy {
     pub fn status(&self, now: Moment) -> DeviceStatus {
         let mut up_to_now = self.clone();
         up_to_now.account(now);
+        up_to_now.clients.spend_up_to_now();
         up_to_now.status_of_the_moment()
     }
 

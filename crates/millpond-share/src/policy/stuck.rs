@@ -41,14 +41,12 @@ impl Policy {
 
     /// First a warning; then its memory counts for nothing and the device is no longer its.
     pub(super) fn deal_with_the_stuck(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let ids: Vec<ClientId> = self.clients.keys().copied().collect();
-        for id in ids {
-            while let Some(overdue) = overdue(&self.clients[&id])
+        for id in self.clients.ids() {
+            while let Some(overdue) = overdue(&self.clients[id])
                 && self.deadline(&overdue) <= now
             {
-                let client = self.clients.get_mut(&id).expect("it is one of them");
                 if !overdue.warned {
-                    warn(client);
+                    warn(&mut self.clients.get_mut(id).expect("it is one of them"));
                     actions.push(Action::Warn(id, now.saturating_sub(overdue.since)));
                     continue;
                 }
@@ -58,7 +56,7 @@ impl Policy {
     }
 
     fn revoke(&mut self, now: Moment, id: ClientId, actions: &mut Vec<Action>) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
         client.void = true;
         // Who has left there only what cannot leave is not at fault.
         let does_what_it_can = client.pinned_in_its_words() >= client.resident_in_its_words();
@@ -68,6 +66,7 @@ impl Policy {
             client.making_room = None;
             client.last_held = now;
         }
+        drop(client);
         match (self.settings.when_stuck, turn) {
             (WhenStuck::End, None) if does_what_it_can => {}
             (WhenStuck::End, _) => actions.push(Action::End(id)),

@@ -57,7 +57,7 @@ impl Policy {
         self.close_turn();
         let principal = self.principal_of(first);
         self.settle_delays();
-        let (weight, spent) = (self.clients[&first].weight, self.spent(principal));
+        let (weight, spent) = (self.clients[first].weight, self.spent(principal));
         self.turn = Some(Turn::new((first, principal), weight, now, spent));
         self.account_of(principal).passed_over = 0;
         self.switches += 1;
@@ -131,13 +131,13 @@ impl Policy {
         }
         let used = self.clients.values().map(|client| client.used());
         let used = used.fold(0_u64, u64::saturating_add);
-        let Some(own) = self.clients.get(&turn.first) else { return Duration::ZERO };
+        let Some(own) = self.clients.get(turn.first) else { return Duration::ZERO };
         let excess = used.saturating_sub(self.usable_for(own));
         Duration::from_secs_f64(excess.min(own.used()) as f64 / FAULT_BYTES_PER_SECOND)
     }
 
     fn tell_to_drop(&mut self, now: Moment, id: ClientId, actions: &mut Vec<Action>) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
         let Phase::Holding(hold) = client.phase else { return };
         client.phase = Phase::Dropping { hold, since: now, warned: false, wants_again: false };
         actions.push(Action::Tell(id, ToClient::Drop { turn: hold.turn }));
@@ -158,7 +158,7 @@ impl Policy {
         for id in queue {
             let is_ending = self.turn.is_some_and(|turn| turn.is_ending());
             // Who takes nothing keeps nobody waiting.
-            let takes_nothing = self.takes_nothing(&self.clients[&id]);
+            let takes_nothing = self.takes_nothing(&self.clients[id]);
             let would_be_before = is_ending && somebody_is_before && !takes_nothing;
             if would_be_before || !occupants.has_room_for(self, id) {
                 somebody_is_before = true;
@@ -179,7 +179,7 @@ impl Policy {
     fn grant(&mut self, now: Moment, id: ClientId) {
         self.last_grant += 1;
         let turn = self.last_grant;
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(mut client) = self.clients.get_mut(id) else { return };
         let hold = Hold { turn, since: now, resumed: false, told: false };
         client.phase = Phase::Holding(hold);
         client.void = false;
@@ -188,9 +188,14 @@ impl Policy {
 
     /// A turn raises its principal's other clients among themselves, and other principals if it is of a higher priority.
     fn raise_who_was_passed_by(&mut self, first: ClientId) {
-        let (principal, priority) = (self.principal_of(first), self.clients[&first].priority);
-        for client in self.clients.values_mut().filter(|client| client.principal == principal) {
-            if let Phase::Waiting { passed_by, .. } = &mut client.phase {
+        let (principal, priority) = (self.principal_of(first), self.clients[first].priority);
+        for id in self.clients.ids() {
+            let client = &self.clients[id];
+            if client.principal == principal
+                && client.is_waiting()
+                && let Phase::Waiting { passed_by, .. } =
+                    &mut self.clients.get_mut(id).expect("it is one of them").phase
+            {
                 *passed_by = passed_by.saturating_add(1);
             }
         }

@@ -224,7 +224,7 @@ fn a_claim_is_answered_if_it_is_not_less_than_before() {
 
 /// The host memory that all principals together still need.
 fn host_need(desk: &Desk) -> u64 {
-    desk.policy.host_use().values().map(|host_use| host_use.needs_bytes).sum()
+    desk.policy.host_use().map(|(_, host_use)| host_use.needs_bytes).sum()
 }
 
 /// Whether a claim was refused, and why.

@@ -198,7 +198,7 @@ fn a_users_claims_are_refused_for_its_own_need_of_the_host() {
         desk.join_as(client, of_user(2));
         desk.claim_with(client, 16 * GB, 30 * GB);
     }
-    let needs = desk.policy.host_use().into_values().map(|host_use| host_use.needs_bytes);
+    let needs = desk.policy.host_use().map(|(_, host_use)| host_use.needs_bytes);
     assert_eq!(needs.collect::<Vec<_>>(), [16 * GB], "a second one fits there");
     desk.join_as(1, HONEST);
     assert!(is_admitted(&desk.claim_with(1, 8 * GB, 0), 1), "its part of the device is its own");
