@@ -1,13 +1,14 @@
-//! What the pool reserves on recorded training, in proportion to what is live.
+//! What the pool reserves on recorded training, in proportion to what is live, and what the driver is asked for.
 //!
-//! `cargo run --release -p millpond-bench --bin trace_ratio -- [--json] TRACE…`
+//! `cargo run --release -p millpond-bench --bin trace_ratio -- [--json] [--slack X,…] [--lag EVENTS,…] [--device PROFILE] TRACE…`
 //!
 //! Every block is written and read by (modelled) work on its stream, so that the detector sees all reuse. The device lags
 //! the host by a number of events. Reserved bytes are the driver's own count.
 //!
 //! Milliseconds are *modelled*: each `create`, `map`, `set_access`, `unmap` and `release` that the pool made, at the profile's
-//! prices. A step is the period of the sequence of sizes (see `steps.rs`); the mean over steps leaves out the first. The last
-//! column counts `create`, `map` and `unmap` after the third step, of which there should be none on fixed shapes.
+//! prices. Late are `create`, `map` and `unmap` in the second
+//! half of the events, for a thousand of them. A step is the period of the sequence of sizes (see `steps.rs`); the last column counts
+//! these calls after the third step, of which there should be none on fixed shapes.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -60,10 +61,6 @@ impl Counts {
         self.times.iter().sum::<Duration>().as_secs_f64() * 1e3
     }
 
-    fn create_ms(&self) -> f64 {
-        self.times[0].as_secs_f64() * 1e3
-    }
-
     fn settled_calls(&self) -> u64 {
         let counted = CALLS.iter().zip(&self.calls);
         counted.filter(|(call, _)| SETTLED_CALLS.contains(call)).map(|(_, count)| count).sum()
@@ -74,27 +71,16 @@ impl Counts {
 struct Outcome {
     trace: String,
     slack: f64,
-    lag_events: u32,
+    lag_events: usize,
     ratio: f64,
-    page_moves: u64,
+    driver_calls: HashMap<&'static str, u64>,
+    modelled_ms: f64,
+    late_calls_per_1000_events: f64,
+    /// For traces of fixed shapes with more than three steps.
+    calls_after_third_step: Option<u64>,
+    pages_mapped_again: u64,
     cross_stream_waits: u64,
     ns_per_event: f64,
-    moves_per_1000_events: f64,
-    modelled_ms_per_1000_events: f64,
-    steps: Option<PerStep>,
-}
-
-/// For traces of fixed shapes. The first step, which also allocates what stays, is not in the means.
-#[derive(serde::Serialize)]
-struct PerStep {
-    steps: usize,
-    moves_per_step: f64,
-    modelled_ms_per_step: f64,
-    created_pages_per_step: f64,
-    /// What of the time is new memory, not moves.
-    create_ms_per_step: f64,
-    /// `create`, `map` and `unmap` after the third step. `None`: there are no more steps.
-    calls_after_third_step: Option<u64>,
 }
 
 /// One trace on one pool.
@@ -145,14 +131,19 @@ fn with_slack(driver: Arc<dyn Driver>, slack: f64) -> Pool {
     pool
 }
 
-fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> Outcome {
+fn replay(
+    trace: &Trace,
+    device: &DeviceTrace,
+    profile: &Profile,
+    slack: f64,
+    lag_events: usize,
+) -> Outcome {
     let run_order = match lag_events {
         0 => RunOrder::Timed,
-        lag => RunOrder::Behind(TICK * lag),
+        lag => RunOrder::Behind(TICK * lag as u32),
     };
-    let profile = Profile::named("a100-80g").expect("built in");
     let options = SimOptions { run_order, ..SimOptions::default() };
-    let gpu = Arc::new(SimGpu::with_options(profile, options));
+    let gpu = Arc::new(SimGpu::with_options(profile.clone(), options));
     let driver: Arc<dyn Driver> = gpu.clone();
     let mut replay = Replay {
         pool: with_slack(driver, slack),
@@ -173,9 +164,13 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
     }
     let steps = Steps::of(device);
     let mut at_step = Vec::new();
+    let mut at_half = Counts::default();
     for (number, event) in device.events.iter().enumerate() {
         if steps.as_ref().is_some_and(|steps| steps.starts.contains(&number)) {
             at_step.push(Counts::now(&gpu, &replay.pool));
+        }
+        if number == device.events.len() / 2 {
+            at_half = Counts::now(&gpu, &replay.pool);
         }
         gpu.advance(TICK);
         live.apply(event);
@@ -193,82 +188,104 @@ fn replay(trace: &Trace, device: &DeviceTrace, slack: f64, lag_events: u32) -> O
     gpu.synchronize_device().expect("the device works");
     assert_eq!(gpu.findings(), [], "the pool ordered all reuse");
     let all = Counts::now(&gpu, &replay.pool);
-    let thousands = device.events.len() as f64 / 1000.0;
-    let steps = steps.filter(|steps| steps.count() > 1).map(|steps| {
-        let later = all.since(&at_step[1]);
-        let count = (steps.count() - 1) as f64;
-        PerStep {
-            steps: steps.count(),
-            moves_per_step: later.moves as f64 / count,
-            modelled_ms_per_step: later.modelled_ms() / count,
-            created_pages_per_step: later.calls[0] as f64 / count,
-            create_ms_per_step: later.create_ms() / count,
-            calls_after_third_step: at_step
-                .get(SETTLED_AFTER_STEPS)
-                .map(|settled| all.since(settled).settled_calls()),
-        }
-    });
+    let events = device.events.len() as f64;
     Outcome {
         trace: trace.name.clone(),
         slack,
         lag_events,
         ratio: replay.peak_held as f64 / peak_live as f64,
-        page_moves: all.moves,
+        driver_calls: CALLS.iter().map(|call| call.name()).zip(all.calls).collect(),
+        modelled_ms: all.modelled_ms(),
+        late_calls_per_1000_events: all.since(&at_half).settled_calls() as f64 * 2000.0 / events,
+        calls_after_third_step: at_step
+            .get(SETTLED_AFTER_STEPS)
+            .map(|settled| all.since(settled).settled_calls()),
+        pages_mapped_again: all.moves,
         cross_stream_waits: all.waits,
-        ns_per_event: replay.in_pool.as_nanos() as f64 / device.events.len() as f64,
-        moves_per_1000_events: all.moves as f64 / thousands,
-        modelled_ms_per_1000_events: all.modelled_ms() / thousands,
-        steps,
+        ns_per_event: replay.in_pool.as_nanos() as f64 / events,
     }
 }
 
-fn print_row(outcome: &Outcome) {
-    let Outcome { slack, lag_events: lag, ratio, page_moves: moves, .. } = outcome;
-    let missing = || "–".to_owned();
-    let (mut steps, mut per_step, mut ms, mut after) = (missing(), missing(), missing(), missing());
-    if let Some(found) = &outcome.steps {
-        steps = found.steps.to_string();
-        per_step = format!("{:.1}", found.moves_per_step);
-        ms = format!("{:.2}", found.modelled_ms_per_step);
-        after = found.calls_after_third_step.map_or_else(missing, |calls| calls.to_string());
-    }
+fn print_head() {
     println!(
-        "{:<20}{slack:>6}{lag:>6}{ratio:>8.4}{moves:>8}{:>8.1}{:>8.2}{steps:>6}{per_step:>9}{ms:>9}{after:>9}",
-        outcome.trace, outcome.moves_per_1000_events, outcome.modelled_ms_per_1000_events,
+        "{:<20}{:>6}{:>6}{:>8}{:>9}{:>8}{:>10}{:>9}{:>8}{:>6}",
+        "trace", "slack", "lag", "ratio", "calls", "ms", "late", "after 3", "waits", "ns"
     );
 }
 
-fn main() -> ExitCode {
-    let (flags, paths): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
-    if paths.is_empty() || flags.iter().any(|flag| flag != "--json") {
-        eprintln!("usage: trace_ratio [--json] TRACE…, PyTorch memory snapshots");
-        return ExitCode::from(2);
+fn print_row(outcome: &Outcome) {
+    let Outcome { slack, lag_events: lag, ratio, modelled_ms: ms, .. } = outcome;
+    let after = outcome.calls_after_third_step.map_or("–".to_owned(), |calls| calls.to_string());
+    let calls: u64 = outcome.driver_calls.values().sum();
+    println!(
+        "{:<20}{slack:>6}{lag:>6}{ratio:>8.4}{calls:>9}{ms:>8.1}{:>10.2}{after:>9}{:>8}{:>6.0}",
+        outcome.trace,
+        outcome.late_calls_per_1000_events,
+        outcome.cross_stream_waits,
+        outcome.ns_per_event,
+    );
+}
+
+/// What was asked for on the command line.
+struct Arguments {
+    json: bool,
+    slacks: Vec<f64>,
+    lags: Vec<usize>,
+    profile: Profile,
+    paths: Vec<String>,
+}
+
+impl Arguments {
+    fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let default = PoolConfig::default().slack;
+        let profile = Profile::named("a100-80g").map_err(|error| error.to_string())?;
+        let (slacks, lags) = (vec![0.0, default], vec![0, 2000]);
+        let mut parsed = Arguments { json: false, slacks, lags, profile, paths: Vec::new() };
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} wants a value"));
+            match argument.as_str() {
+                "--json" => parsed.json = true,
+                "--slack" => parsed.slacks = numbers(&value()?)?,
+                "--lag" => parsed.lags = numbers(&value()?)?,
+                "--device" => {
+                    let name = value()?;
+                    let found = Profile::named(&name);
+                    parsed.profile = found.map_err(|error| error.to_string())?;
+                }
+                flag if flag.starts_with("--") => return Err(format!("there is no {flag}")),
+                _ => parsed.paths.push(argument),
+            }
+        }
+        if parsed.paths.is_empty() {
+            return Err("no trace is named".to_owned());
+        }
+        Ok(parsed)
     }
-    let json = !flags.is_empty();
-    if !json {
-        println!(
-            "{:<20}{:>6}{:>6}{:>8}{:>8}{:>16}{:>6}{:>18}{:>9}",
-            "", "", "", "", "", "a 1000 events", "", "a step", "calls"
-        );
-        println!(
-            "{:<20}{:>6}{:>6}{:>8}{:>8}{:>8}{:>8}{:>6}{:>9}{:>9}{:>9}",
-            "trace",
-            "slack",
-            "lag",
-            "ratio",
-            "moves",
-            "moves",
-            "ms",
-            "steps",
-            "moves",
-            "ms",
-            "after 3"
-        );
+}
+
+fn numbers<T: std::str::FromStr>(list: &str) -> Result<Vec<T>, String> {
+    let number = |text: &str| text.parse().map_err(|_| format!("{text} is no number"));
+    list.split(',').map(number).collect()
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("{error}");
+            eprintln!(
+                "usage: trace_ratio [--json] [--slack X,…] [--lag EVENTS,…] [--device PROFILE] TRACE…"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    if !arguments.json {
+        print_head();
     }
     let mut outcomes = Vec::new();
-    for path in paths {
-        let trace = match Trace::open(&path) {
+    for path in &arguments.paths {
+        let trace = match Trace::open(path) {
             Ok(trace) => trace,
             Err(error) => {
                 eprintln!("{path}: {error}");
@@ -279,17 +296,17 @@ fn main() -> ExitCode {
             eprintln!("{path}: it has no events");
             return ExitCode::from(2);
         };
-        for slack in [0.0, 0.05, 0.1, 0.15] {
-            for lag in [0, 2000] {
-                let outcome = replay(&trace, device, slack, lag);
-                if !json {
+        for slack in &arguments.slacks {
+            for lag in &arguments.lags {
+                let outcome = replay(&trace, device, &arguments.profile, *slack, *lag);
+                if !arguments.json {
                     print_row(&outcome);
                 }
                 outcomes.push(outcome);
             }
         }
     }
-    if json {
+    if arguments.json {
         let text = serde_json::to_string_pretty(&serde_json::json!({ "results": outcomes }));
         println!("{}", text.expect("numbers and names"));
     }

@@ -120,7 +120,7 @@ typedef struct millpond_stats {
   uint64_t pages_created;
   // Pages given back to the driver.
   uint64_t pages_released;
-  // Pages moved from freed blocks to new ones.
+  // Pages of memory that nothing used, mapped once more for new blocks.
   uint64_t page_moves;
   // How often a stream was made to wait for another.
   uint64_t cross_stream_waits;

@@ -7,7 +7,7 @@
 //!        │
 //!   slabs             64–256 KiB of blocks of one class; larger blocks go past them         middle, size_class
 //!        │
-//!   back              best fit in addresses, physical pages that move                       back, heap, pages, points
+//!   back              best fit in addresses, memory with several addresses                  back, heap, pages, points
 //!        │
 //!   driver
 //! ```

@@ -153,7 +153,7 @@ pub fn reuses_across_streams(subject: &Subject) -> Result<(), Wrong> {
         let now = lab.resource().usage().peak_reserved_bytes;
         if now > reserved {
             return Err(format!(
-                "took {} new bytes although another stream's were free",
+                "took {} new bytes for blocks of {bytes} although {reserved} of another stream were free",
                 now - reserved
             ));
         }

@@ -112,6 +112,7 @@ fn the_background_waits_for_streams_that_are_gone() {
 /// A pool of which more than 5 % lies in this thread's cache, and that has just asked the driver for more: who does that may wake the
 /// background, but has not emptied the cache itself.
 fn fragmented(gpu: &Arc<SimGpu>, stream: Stream, config: PoolConfig) -> Pool {
+    let config = PoolConfig { slack: 0.15, ..config };
     let pool = pool(gpu, PoolConfig { enable_defrag: false, ..config.clone() });
     // Caches were emptied for a request just now: not again for the next few hundred.
     let cached = pool.allocate(MIB, stream).unwrap();

@@ -29,7 +29,7 @@ struct MemoryPoolConfig {
     bool enable_defrag = true;                    // whether the background looks at all
     std::size_t thread_cache_max_bytes = std::size_t{64} << 20;
     std::size_t global_cache_max_bytes = std::size_t{64} << 20;
-    double slack = 0.15;                          // what may be reserved over the most that was live before pages move
+    double slack = 0.08;                          // what may be reserved over the most that was live
     std::size_t direct_above_bytes = SIZE_MAX;    // larger blocks are the driver's own allocations
 };
 
@@ -49,7 +49,7 @@ struct MemoryStats {
     std::size_t global_hits = 0;          // the global cache
     std::size_t reserve_hits = 0;         // preallocated blocks
     std::size_t reuse_hits = 0;           // slabs and free ranges with memory
-    std::size_t device_allocations = 0;   // pages moved, or taken from the driver
+    std::size_t device_allocations = 0;   // memory mapped, or taken from the driver
     std::size_t reserved_bytes = 0;       // physical bytes taken from the driver
     std::size_t page_moves = 0;
     std::size_t cross_stream_waits = 0;

@@ -1,15 +1,15 @@
-//! The back of the pool: addresses that stay, physical pages that move.
+//! The back of the pool: addresses, and memory under them, each page of which has one owner and perhaps several addresses.
 //!
 //! ```text
 //!   addresses   ┌──block──┬─free─┬──slab──┬───────free───────┬─block─┬──────── never used ─ …
 //!   pages       │ 0    │ 1    │ 2    │ 3    │ 4    │ 5    │ 6    │
-//!   memory         A      B      C      –      –      D      E             D is spare: nothing live touches it
+//!   memory         A      B      C      B      –      C      D             3 and 5 are closed: B and C are in use through 1 and 2
 //! ```
 //!
-//! A block is placed by best fit in addresses. Pages under it that have no memory get some: new memory from the driver,
-//! while the pool is within its slack and that is worth spending (`growth`); else a spare page's. That page *moves without
-//! waiting*: its handle is mapped at the new address too, and the old mapping goes once the work that used it is done. Until
-//! then the old addresses are not handed out ("leaving").
+//! A block is placed by best fit in addresses, where every page is open: mapped, and in use through no other address. That takes no
+//! driver call. Else a hole is completed, or the block is composed at fresh addresses, of new memory while the pool is within its
+//! slack (`growth`), or of memory that nothing uses, which is mapped a second time (`plan`). A mapping stays when nothing uses it any more, so
+//! that a program that repeats itself finds its addresses as they were; those that were not used for long go, when they have become many.
 //!
 //! Where the driver has no virtual memory management, addresses are the driver's own, and nothing moves (`chunks`).
 //!
@@ -17,22 +17,28 @@
 //! does, so that there is one at a time. Lock order: `mapping`, then `state`.
 
 mod chunks;
+mod find;
 mod growth;
+mod handles;
 mod mapping;
+mod plan;
+mod release;
+mod sharing;
 mod state;
 
 use parking_lot::{Mutex, MutexGuard};
 
 use self::chunks::Chunks;
 use self::growth::Growth;
+use self::handles::Handles;
+use self::plan::largest_handle_pages;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
-use super::pages::Pages;
+use super::pages::{MappingId, Pages};
 use super::points::{Points, StreamSlot};
 use super::streams::{Order, Settle, Streams, is_out_of_reach};
 use crate::driver::{
-    Access, Counted, DevicePtr, Driver, DriverResult, PhysicalHandle, PhysicalProperties,
-    RelaxedCalls, Stream,
+    Access, Counted, DevicePtr, Driver, DriverResult, PhysicalProperties, RelaxedCalls, Stream,
 };
 use crate::fork::Process;
 
@@ -92,8 +98,11 @@ pub(super) struct BackCounts {
     pub(super) taken_at_once: u64,
 }
 
-/// `used_bytes = Σ blocks and slabs ≤ reserved_bytes = (mapped pages + loose) × page + Σ chunks`, but while a mapping is under
-/// way; and every page that a block or slab touches is mapped.
+/// ```text
+///   used_bytes = Σ blocks and slabs
+///   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
+///   every page that a block or slab touches is mapped, and owned through that address
+/// ```
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) heap: Heap,
@@ -101,8 +110,9 @@ pub(super) struct State {
     pub(super) streams: Streams,
     /// Memory of a driver without pages.
     chunks: Chunks,
-    /// Physical pages that are mapped nowhere.
-    loose: Vec<PhysicalHandle>,
+    handles: Handles,
+    largest_handle_pages: usize,
+    /// Mappings that are on their way out.
     leaving: Vec<Leaving>,
     /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
     withheld: Vec<NodeId>,
@@ -145,15 +155,11 @@ pub(super) struct Placed {
     pub(super) points: Points,
 }
 
-/// Addresses whose memory has moved or is to go, until their mapping is gone.
+/// Addresses whose mapping is to go, once the work that used them is done.
 #[derive(Debug)]
 struct Leaving {
     node: NodeId,
-    start: u64,
-    bytes: u64,
-    points: Points,
-    /// Memory that has moved: it cannot go back to the driver before this mapping does.
-    moved: Vec<PhysicalHandle>,
+    mapping: MappingId,
 }
 
 /// Addresses, and the memory under them.
@@ -198,7 +204,12 @@ impl Back {
                 pages: if pages { Pages::new(page_bytes) } else { Pages::everything() },
                 streams,
                 chunks,
-                loose: Vec::new(),
+                handles: Handles::default(),
+                largest_handle_pages: largest_handle_pages(
+                    options.slack,
+                    device.capacity_bytes as u64,
+                    page_bytes,
+                ),
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,
@@ -464,7 +475,10 @@ impl Back {
     }
 
     pub(super) fn set_slack(&self, slack: f64) {
-        self.state.lock().growth.set_slack(slack);
+        let capacity_bytes = self.driver.device().capacity_bytes as u64;
+        let mut state = self.state.lock();
+        state.growth.set_slack(slack);
+        state.largest_handle_pages = largest_handle_pages(slack, capacity_bytes, self.page_bytes);
     }
 
     /// Trimming leaves this much.
@@ -482,6 +496,13 @@ impl Back {
     /// Whether new memory for `bytes` would keep the pool within its slack.
     pub(super) fn may_grow_by(&self, bytes: u64) -> bool {
         self.state.lock().may_grow_by(bytes)
+    }
+
+    /// Whether a block for which there is no place needs more memory than there is. What caches keep is left to them otherwise: a program
+    /// that repeats itself finds its addresses as they were.
+    pub(super) fn needs_new_memory(&self, bytes: u64) -> bool {
+        let spare_bytes = self.state.lock().spare_pages() as u64 * self.page_bytes;
+        spare_bytes < bytes.next_multiple_of(self.page_bytes.max(1)) + self.page_bytes
     }
 
     /// Checks everything that must hold while nobody calls. Slow.
@@ -503,10 +524,10 @@ impl Back {
     pub(super) fn pending(&self) -> Pending {
         let state = self.state.lock();
         Pending {
-            waiting_bytes: state.leaving.iter().map(|left| left.bytes).sum(),
+            waiting_bytes: state.leaving.iter().map(|left| state.heap.node(left.node).bytes).sum(),
             largest_hole_bytes: state.largest_hole_bytes(),
-            spare_bytes: state.pages.spare() as u64 * self.page_bytes,
-            loose_bytes: state.loose.len() as u64 * self.page_bytes,
+            spare_bytes: state.spare_pages() as u64 * self.page_bytes,
+            loose_bytes: state.loose_pages() as u64 * self.page_bytes,
         }
     }
 
@@ -554,21 +575,13 @@ impl Drop for Back {
             let _ = self.driver.free(DevicePtr(self.base.0 + start));
         }
         if self.page_bytes > 0 {
-            let base = self.base;
-            for left in std::mem::take(&mut state.leaving) {
-                let first = state.pages.of(left.start, left.bytes).next();
-                let moved = first.is_none_or(|page| state.pages.handle(page).is_none());
-                if moved {
-                    let _ = self.driver.unmap(DevicePtr(base.0 + left.start), left.bytes as usize);
-                }
+            let page_bytes = self.page_bytes;
+            for (_, mapping) in state.handles.mappings.iter() {
+                let address = DevicePtr(self.base.0 + mapping.first as u64 * page_bytes);
+                let _ = self.driver.unmap(address, mapping.pages * page_bytes as usize);
             }
-            for (page, handle) in state.pages.all_mapped() {
-                let address = DevicePtr(base.0 + state.pages.start_of(page));
-                let _ = self.driver.unmap(address, self.page_bytes as usize);
-                let _ = self.driver.release(handle);
-            }
-            for handle in state.loose.drain(..) {
-                let _ = self.driver.release(handle);
+            for (_, handle) in state.handles.handles.iter() {
+                let _ = self.driver.release(handle.physical);
             }
             let _ = self.driver.unreserve(self.base, self.span_bytes as usize);
         }

@@ -42,11 +42,9 @@ pub struct PoolConfig {
     pub global_cache_max_bytes: usize,
     /// Blocks that go from a slab or the global cache to a thread cache at a time.
     pub batch_alloc_count: usize,
-    /// How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
-    ///
-    /// It is spent as long as it spares all moves: once pages had to move although enough was reserved, the program does not
-    /// settle within it, and they go on moving instead. And once twice as much has been freed as is reserved, a request for
-    /// which what is spare is too little takes that first, and only the rest anew.
+    /// How much more than the most that was live may be reserved before memory that nothing uses is mapped again instead: 0.08 is
+    /// eight percent. It is spent where all of a block can be new memory within it. Less than 0.015 is taken for that; at 0, caches are
+    /// emptied as well whenever there is not enough, and memory comes in pieces of 2 MiB, so that nearly all of it can be used.
     pub slack: f64,
     /// Blocks larger than this are the driver's own allocations, as if there were no pool: not in regions and captures, and
     /// only with the default alignment. `None`: all blocks are the pool's.
@@ -72,7 +70,7 @@ impl Default for PoolConfig {
             global_cache_max_blocks: 1024,
             global_cache_max_bytes: 64 << 20,
             batch_alloc_count: 16,
-            slack: 0.15,
+            slack: 0.08,
             direct_above_bytes: None,
             defrag_threshold: 0.3,
             defrag_interval_ms: 5000,

@@ -181,6 +181,34 @@ impl Heap {
         self.nodes.iter().filter(|node| node.bytes > 0)
     }
 
+    /// Free nodes of at least `bytes`, the smallest bins first, as long as `look` wants more.
+    #[inline]
+    pub(super) fn each_from_smallest(
+        &self,
+        bytes: u64,
+        mut look: impl FnMut(NodeId, &Node) -> bool,
+    ) {
+        let mut next_bin = self.bins.first_from(Bin::of(bytes));
+        while let Some(bin) = next_bin {
+            let mut next = self.bins.head(bin);
+            while let Some(id) = next.get() {
+                let node = self.node(id);
+                if node.bytes >= bytes && !look(id, node) {
+                    return;
+                }
+                next = node.bin_next;
+            }
+            next_bin = self.bins.next_after(bin);
+        }
+    }
+
+    /// The free node at the end of the span, if there is one.
+    pub(super) fn at_end(&self) -> Option<NodeId> {
+        let is_end = |id: &NodeId| self.node(*id).next == Link::NONE;
+        // Nearly always the largest of all.
+        self.largest_first(0).find(is_end)
+    }
+
     /// Free nodes of at least `bytes`, the largest bins first.
     pub(super) fn largest_first(&self, bytes: u64) -> impl Iterator<Item = NodeId> + '_ {
         let least = Bin::of(bytes);

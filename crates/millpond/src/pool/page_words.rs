@@ -5,12 +5,25 @@ use std::ops::Range;
 
 const PAGES: usize = u64::BITS as usize;
 
-/// The bits of 64 pages, those of one kind in one number.
+/// The bits of 64 pages, those of one kind in one number. `ready = open ∧ ¬used`
 #[derive(Clone, Copy, Debug, Default)]
 struct PageWord {
-    mapped: u64,
-    /// It has lost its last user, or has been mapped, since time last went by.
+    /// It has memory, which is not in use through another address.
+    open: u64,
+    /// Something in use touches it, or its mapping is on its way out.
+    used: u64,
+    /// Its memory is mapped at other addresses, too.
+    shared: u64,
+    /// It was used, or has been mapped, since time last went by.
     from_now: u64,
+}
+
+/// What became of some pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) pages: usize,
+    /// The memory of at least one of them is mapped at other addresses, too.
+    pub(super) has_shared: bool,
 }
 
 /// The bits of all pages.
@@ -43,71 +56,106 @@ fn sum(pages: Range<usize>, mut run: impl FnMut(usize, u64) -> u32) -> usize {
     run(first, not_before) as usize + between + run(last, not_after) as usize
 }
 
-/// How many of some neighbouring pages are mapped: nearly always all of them, which takes less time to see than to count.
-#[inline]
-fn count(mapped: u64, bits: u64) -> u32 {
-    if bits != 0 && !mapped & bits == 0 {
-        return u64::BITS - bits.leading_zeros() - bits.trailing_zeros();
-    }
-    std::hint::cold_path();
-    (mapped & bits).count_ones()
-}
-
 impl PageWords {
     /// Has room for this many pages from now on.
     pub(super) fn grow(&mut self, pages: usize) {
         // One more: a range may end where a word does.
-        self.0.resize(pages / PAGES + 1, PageWord::default());
+        let words = (pages / PAGES + 1).max(self.0.len());
+        self.0.resize(words, PageWord::default());
     }
 
     #[inline]
-    pub(super) fn is_mapped(&self, page: usize) -> bool {
-        self.0[page / PAGES].mapped & bit(page) != 0
+    fn word(&self, page: usize) -> PageWord {
+        self.0.get(page / PAGES).copied().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn is_open(&self, page: usize) -> bool {
+        self.word(page).open & bit(page) != 0
+    }
+
+    #[inline]
+    pub(super) fn is_used(&self, page: usize) -> bool {
+        self.word(page).used & bit(page) != 0
+    }
+
+    #[inline]
+    pub(super) fn is_shared(&self, page: usize) -> bool {
+        self.word(page).shared & bit(page) != 0
     }
 
     pub(super) fn is_from_now(&self, page: usize) -> bool {
-        self.0[page / PAGES].from_now & bit(page) != 0
+        self.word(page).from_now & bit(page) != 0
     }
 
-    pub(super) fn set_mapped(&mut self, page: usize, is_mapped: bool) {
+    pub(super) fn set_open(&mut self, page: usize, is_open: bool) {
         let word = &mut self.0[page / PAGES];
-        word.mapped = word.mapped & !bit(page) | u64::from(is_mapped) << (page % PAGES);
-        word.from_now |= bit(page);
+        word.open = word.open & !bit(page) | u64::from(is_open) << (page % PAGES);
     }
 
-    /// How many of some pages are mapped. Beyond the words, none is.
-    #[inline]
-    pub(super) fn count_mapped(&self, pages: Range<usize>) -> usize {
-        let mapped = |word: usize| self.0.get(word).map_or(0, |word| word.mapped);
-        sum(pages, |word, bits| count(mapped(word), bits))
+    /// Opens or closes those of up to 64 pages from `first` on whose bits are set.
+    pub(super) fn set_open_bits(&mut self, first: usize, bits: u64, are_open: bool) {
+        let shift = first % PAGES;
+        let high = if shift == 0 { 0 } else { bits >> (PAGES - shift) };
+        for (word, bits) in [(first / PAGES, bits << shift), (first / PAGES + 1, high)] {
+            if bits != 0 {
+                let open = &mut self.0[word].open;
+                *open = if are_open { *open | bits } else { *open & !bits };
+            }
+        }
     }
 
-    /// Nobody uses some pages any more; says how many of them are mapped.
+    pub(super) fn set_shared(&mut self, page: usize, is_shared: bool) {
+        let word = &mut self.0[page / PAGES];
+        word.shared = word.shared & !bit(page) | u64::from(is_shared) << (page % PAGES);
+    }
+
+    pub(super) fn set_from_now(&mut self, page: usize) {
+        self.0[page / PAGES].from_now |= bit(page);
+    }
+
+    /// Some pages are in use from now on.
     #[inline]
-    pub(super) fn lost_last_user(&mut self, pages: Range<usize>) -> usize {
+    pub(super) fn take(&mut self, pages: Range<usize>) -> Changed {
+        self.change(pages, |word, bits| word.used |= bits)
+    }
+
+    /// Some pages are in use no longer.
+    #[inline]
+    pub(super) fn give_back(&mut self, pages: Range<usize>) -> Changed {
+        self.change(pages, |word, bits| word.used &= !bits)
+    }
+
+    #[inline(always)]
+    fn change(&mut self, pages: Range<usize>, change: impl Fn(&mut PageWord, u64)) -> Changed {
+        let count = pages.end.saturating_sub(pages.start);
+        let mut shared = 0;
         sum(pages, |word, bits| {
             let Some(word) = self.0.get_mut(word) else { return 0 };
+            change(word, bits);
             word.from_now |= bits;
-            count(word.mapped, bits)
-        })
+            shared |= word.shared & bits;
+            0
+        });
+        Changed { pages: count, has_shared: shared != 0 }
     }
 
-    /// Whether all pages from `first` to before `end` are mapped.
+    /// Whether all pages from `first` to before `end` are open.
     #[inline]
-    pub(super) fn are_mapped(&self, first: usize, end: usize) -> bool {
+    pub(super) fn are_open(&self, first: usize, end: usize) -> bool {
         let (first_word, last_word) = (first / PAGES, (end - 1) / PAGES);
         let not_before = !bits_before(first);
         // Of the last page's word, up to and with that page.
         let not_after = u64::MAX >> (PAGES - 1 - (end - 1) % PAGES);
         if first_word == last_word {
             let word = self.0.get(first_word);
-            return word.is_some_and(|word| !word.mapped & not_before & not_after == 0);
+            return word.is_some_and(|word| !word.open & not_before & not_after == 0);
         }
-        self.are_mapped_in_several(first_word, last_word, not_before, not_after)
+        self.are_open_in_several(first_word, last_word, not_before, not_after)
     }
 
     #[inline(never)]
-    fn are_mapped_in_several(
+    fn are_open_in_several(
         &self,
         first_word: usize,
         last_word: usize,
@@ -117,8 +165,64 @@ impl PageWords {
         let Some([first, between @ .., last]) = self.0.get(first_word..=last_word) else {
             return false;
         };
-        (!first.mapped & not_before) | (!last.mapped & not_after) == 0
-            && between.iter().all(|word| word.mapped == u64::MAX)
+        (!first.open & not_before) | (!last.open & not_after) == 0
+            && between.iter().all(|word| word.open == u64::MAX)
+    }
+
+    /// Which of up to 64 pages from `first` on are used, as the bits of a number.
+    pub(super) fn used_bits(&self, first: usize, count: usize) -> u64 {
+        let low = self.word(first).used >> (first % PAGES);
+        let high = match first % PAGES {
+            0 => 0,
+            shift => self.word(first + PAGES).used << (PAGES - shift),
+        };
+        (low | high) & (u64::MAX >> (PAGES - count))
+    }
+
+    /// Whether the memory of some of these pages is mapped at other addresses, too.
+    #[inline]
+    pub(super) fn has_shared(&self, pages: Range<usize>) -> bool {
+        sum(pages, |word, bits| {
+            self.0.get(word).map_or(0, |word| u32::from(word.shared & bits != 0))
+        }) > 0
+    }
+
+    /// The first of the pages that nothing uses around one of them, without a page in use between.
+    pub(super) fn first_unused_around(&self, page: usize) -> usize {
+        let mut word = page / PAGES;
+        let mut used = self.word(page).used & bits_before(page);
+        while used == 0 {
+            if word == 0 {
+                return 0;
+            }
+            word -= 1;
+            used = self.0[word].used;
+        }
+        word * PAGES + PAGES - used.leading_zeros() as usize
+    }
+
+    /// The next run of ready pages in a range: from and to.
+    pub(super) fn next_ready(&self, range: Range<usize>) -> Option<Range<usize>> {
+        let first = self.find_ready(range.clone(), 0)?;
+        let end = self.find_ready(first..range.end, u64::MAX).unwrap_or(range.end);
+        Some(first..end)
+    }
+
+    /// The first page in a range that is ready, or with `except` all ones, the first that is not.
+    fn find_ready(&self, range: Range<usize>, except: u64) -> Option<usize> {
+        let end = range.end.min(self.0.len() * PAGES);
+        let mut page = range.start;
+        while page < end {
+            let word = self.0[page / PAGES];
+            let wanted = (word.open & !word.used ^ except) & !bits_before(page);
+            if wanted != 0 {
+                let found = page / PAGES * PAGES + wanted.trailing_zeros() as usize;
+                return (found < end).then_some(found);
+            }
+            page = (page / PAGES + 1) * PAGES;
+        }
+        // What lies beyond the words is not ready.
+        (except != 0 && end < range.end).then_some(end.max(range.start))
     }
 
     /// Time goes by.
@@ -138,34 +242,45 @@ mod tests {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut words = PageWords::default();
             words.grow(PAGES);
-            let mut mapped = [false; PAGES];
-            for (page, mapped) in mapped.iter_mut().enumerate() {
-                *mapped = rng.u8(..) > 20;
-                words.set_mapped(page, *mapped);
+            let (mut open, mut shared, mut used) = ([false; PAGES], [false; PAGES], [false; PAGES]);
+            for page in 0..PAGES {
+                (open[page], shared[page]) = (rng.u8(..) > 20, rng.u8(..) < 9);
+                words.set_open(page, open[page]);
+                words.set_shared(page, shared[page]);
             }
-            words.forget_now();
-            let mut from_now = [false; PAGES];
             for _ in 0..40 {
                 let first = rng.usize(0..PAGES);
                 let end = rng.usize(first + 1..=PAGES.min(first + 90).max(first + 1));
-                let count = mapped[first..end].iter().filter(|mapped| **mapped).count();
                 let what = format!("seed {seed}: {first} to {end}");
-                assert_eq!(words.are_mapped(first, end), count == end - first, "{what}");
-                assert_eq!(words.count_mapped(first..end), count, "{what}");
-                if rng.bool() {
-                    assert_eq!(words.lost_last_user(first..end), count, "{what}");
-                    from_now[first..end].fill(true);
+                assert_eq!(
+                    words.are_open(first, end),
+                    open[first..end].iter().all(|is| *is),
+                    "{what}"
+                );
+                let has_shared = shared[first..end].contains(&true);
+                assert_eq!(words.has_shared(first..end), has_shared, "{what}");
+                let takes = rng.bool();
+                let changed =
+                    if takes { words.take(first..end) } else { words.give_back(first..end) };
+                assert_eq!(changed, Changed { pages: end - first, has_shared }, "{what}");
+                used[first..end].fill(takes);
+                assert!((0..PAGES).all(|page| words.is_used(page) == used[page]), "{what}");
+                let ready = |page: &usize| open[*page] && !used[*page];
+                let run = words.next_ready(first..end);
+                assert_eq!(run.as_ref().map(|run| run.start), (first..end).find(ready), "{what}");
+                if let Some(run) = run {
+                    let least = (run.start..end).find(|page| !ready(page)).unwrap_or(end);
+                    assert_eq!(run.end, least, "{what}");
                 }
-                let as_noted = |page: usize| {
-                    words.is_from_now(page) == from_now[page]
-                        && words.is_mapped(page) == mapped[page]
-                };
-                assert!((0..PAGES).all(as_noted), "{what}");
+                if !used[first] {
+                    let before = (0..first).rfind(|page| used[*page]).map_or(0, |page| page + 1);
+                    assert_eq!(words.first_unused_around(first), before, "{what}");
+                }
             }
-            assert!(!words.are_mapped(PAGES - 1, 1000));
-            assert_eq!(words.count_mapped(0..0), 0);
+            assert!(!words.are_open(PAGES - 1, 1000));
+            assert_eq!(words.next_ready(1000..2000), None);
             let (first, end) = (70, 3);
-            assert_eq!(words.lost_last_user(first..end), 0, "it ends before it begins");
+            assert_eq!(words.take(first..end), Changed::default(), "it ends before it begins");
         }
     }
 }

@@ -1,27 +1,39 @@
-//! The pages under the pool's addresses: which are mapped, and which nothing live touches.
+//! The pages of the pool's addresses: which have memory that can be used, and which mapping gives it to them.
 
 use std::ops::Range;
 
+use super::heap::{Node, NodeId};
+pub(super) use super::page_words::Changed;
 use super::page_words::PageWords;
-use crate::driver::PhysicalHandle;
 
-/// The number of a page of the pool's addresses.
+/// A mapping of memory to addresses, by its place among all of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PageNumber(pub(super) u32);
+pub(super) struct MappingId(pub(super) u32);
 
-/// `spare` counts the pages that are mapped and that nothing in use touches: those that lie wholly in a hole, which is a free range with all
-/// that is free beside it. So whoever takes or frees a range says what hole it lies in, and no page has to count its users.
+impl MappingId {
+    const NONE: MappingId = MappingId(u32::MAX);
+}
+
+/// A page is *used* while a block or slab touches it, which is while it does not lie wholly in a hole: a free range with all that is free
+/// beside it. So the caller that takes or frees a range says what hole it lies in, and no page has to count its users.
+///
+/// ```text
+///   open[page]  = it is mapped, and its memory is in use through no other address
+///   ready[page] = open ∧ ¬used
+///   the pages of a hole that lie wholly in it = a maximal run of pages that are not used
+/// ```
 #[derive(Debug)]
 pub(super) struct Pages {
     /// A page has two to the power of this bytes.
     page_bits: u32,
-    /// What is known of pages by a bit for each.
     words: PageWords,
-    handles: Vec<Option<PhysicalHandle>>,
-    spare: usize,
-    /// When a page lost its last user, but for those that did since time last went by.
-    spare_since: Vec<u32>,
-    /// Goes up from time to time, so that it can be told how long a page has been spare.
+    mappings: Vec<MappingId>,
+    /// The hole that begins with a page, or before it: right for the first page of each run that is not used.
+    holes: Vec<NodeId>,
+    top: usize,
+    /// Used pages, but for those whose mapping is on its way out.
+    used: usize,
+    /// Goes up from time to time, so that it can be told how long memory has not been used.
     now: u32,
 }
 
@@ -31,9 +43,10 @@ impl Pages {
         Pages {
             page_bits: page_bytes.trailing_zeros(),
             words: PageWords::default(),
-            handles: Vec::new(),
-            spare: 0,
-            spare_since: Vec::new(),
+            mappings: Vec::new(),
+            holes: Vec::new(),
+            top: 0,
+            used: 0,
             now: 0,
         }
     }
@@ -41,20 +54,20 @@ impl Pages {
     /// One page that is all memory: where addresses have memory as they are.
     pub(super) fn everything() -> Pages {
         let mut pages = Pages { page_bits: 63, ..Pages::new(1) };
-        pages.set_handle(PageNumber(0), Some(PhysicalHandle(0)));
+        pages.grow(1);
+        pages.words.set_open(0, true);
         pages
     }
 
     /// The pages that a range touches.
     #[inline]
-    pub(super) fn of(&self, start: u64, bytes: u64) -> impl Iterator<Item = PageNumber> + use<> {
-        let end = ((start + bytes - 1) >> self.page_bits) as u32 + 1;
-        ((start >> self.page_bits) as u32..end).map(PageNumber)
+    pub(super) fn of(&self, start: u64, bytes: u64) -> Range<usize> {
+        (start >> self.page_bits) as usize..((start + bytes - 1) >> self.page_bits) as usize + 1
     }
 
-    /// The pages that a range touches and that lie wholly in the hole around it. None, if it ends before it begins.
+    /// The pages that a range touches and that lie wholly in the hole around it. Empty, if it ends before it begins.
     #[inline]
-    fn whole_in(&self, range: Range<u64>, hole: Range<u64>) -> Range<usize> {
+    pub(super) fn whole_in(&self, range: Range<u64>, hole: Range<u64>) -> Range<usize> {
         let up = (1 << self.page_bits) - 1;
         let first = (range.start >> self.page_bits).max((hole.start + up) >> self.page_bits);
         let end = ((range.end + up) >> self.page_bits).min(hole.end >> self.page_bits);
@@ -63,133 +76,143 @@ impl Pages {
 
     /// Has entries for all pages below one from now on.
     #[cold]
-    fn grow(&mut self, end: usize) {
-        self.handles.resize(end, None);
-        self.spare_since.resize(end, 0);
-        self.words.grow(end);
+    pub(super) fn grow(&mut self, end: usize) {
+        if end > self.mappings.len() {
+            self.mappings.resize(end, MappingId::NONE);
+            self.holes.resize(end, NodeId(0));
+            self.words.grow(end);
+        }
     }
 
-    pub(super) fn start_of(&self, page: PageNumber) -> u64 {
-        u64::from(page.0) << self.page_bits
+    pub(super) fn count(&self) -> usize {
+        self.mappings.len()
     }
 
-    pub(super) fn end_of(&self, page: PageNumber) -> u64 {
-        self.start_of(PageNumber(page.0 + 1))
+    /// No page from here on was ever mapped.
+    pub(super) fn top(&self) -> usize {
+        self.top
     }
 
-    pub(super) fn handle(&self, page: PageNumber) -> Option<PhysicalHandle> {
-        *self.handles.get(page.0 as usize)?
+    pub(super) fn start_of(&self, page: usize) -> u64 {
+        (page as u64) << self.page_bits
     }
 
     #[inline]
-    pub(super) fn is_mapped(&self, start: u64, bytes: u64) -> bool {
-        let first = (start >> self.page_bits) as usize;
-        let end = ((start + bytes - 1) >> self.page_bits) as usize + 1;
-        self.words.are_mapped(first, end)
+    pub(super) fn are_open(&self, start: u64, bytes: u64) -> bool {
+        let pages = self.of(start, bytes);
+        self.words.are_open(pages.start, pages.end)
     }
 
-    pub(super) fn missing(&self, start: u64, bytes: u64) -> Vec<PageNumber> {
-        self.of(start, bytes).filter(|page| self.handle(*page).is_none()).collect()
+    pub(super) fn is_open(&self, page: usize) -> bool {
+        self.words.is_open(page)
     }
 
-    /// Pages that have memory and nothing that is in use.
-    pub(super) fn spare(&self) -> usize {
-        self.spare
+    pub(super) fn is_used(&self, page: usize) -> bool {
+        self.words.is_used(page)
     }
 
-    /// The first run of mapped pages that lie wholly in a range which nobody uses and that have been spare since `since`
-    /// or longer, at most `most` of them.
-    pub(super) fn spare_run(
-        &self,
-        start: u64,
-        bytes: u64,
-        most: usize,
-        since: u32,
-    ) -> Option<(PageNumber, usize)> {
-        let first = start.div_ceil(1 << self.page_bits);
-        // What lies beyond the pages that were ever used has no memory.
-        let end = ((start + bytes) >> self.page_bits).min(self.handles.len() as u64);
-        let old = |page: &PageNumber| {
-            let page = page.0 as usize;
-            let is_from_now = self.words.is_from_now(page);
-            let spare_since = if is_from_now { self.now } else { self.spare_since[page] };
-            self.handles[page].is_some() && spare_since <= since
-        };
-        let mut pages = (first..end).map(|number| PageNumber(number as u32));
-        let begin = pages.find(old)?;
-        let more = pages.take_while(old).take(most - 1).count();
-        Some((begin, 1 + more))
+    /// Which of up to 64 pages from `first` on are used, as the bits of a number.
+    pub(super) fn used_bits(&self, first: usize, count: usize) -> u64 {
+        self.words.used_bits(first, count)
     }
 
-    /// Where in a range `bytes` can go, at a multiple of a power of two, on pages of which none has memory. Slow.
-    pub(super) fn room_without_memory(
-        &self,
-        range: std::ops::Range<u64>,
-        bytes: u64,
-        align: u64,
-    ) -> Option<u64> {
-        let align = align.max(1 << self.page_bits);
-        let mut start = range.start.next_multiple_of(align);
-        while start + bytes <= range.end {
-            let has_memory = |page: &PageNumber| self.handle(*page).is_some();
-            let Some(page) = self.of(start, bytes).filter(has_memory).last() else {
-                return Some(start);
-            };
-            start = self.end_of(page).next_multiple_of(align);
+    pub(super) fn is_shared(&self, page: usize) -> bool {
+        self.words.is_shared(page)
+    }
+
+    pub(super) fn is_from_now(&self, page: usize) -> bool {
+        self.words.is_from_now(page)
+    }
+
+    #[inline]
+    pub(super) fn has_shared(&self, pages: Range<usize>) -> bool {
+        self.words.has_shared(pages)
+    }
+
+    pub(super) fn set_open(&mut self, page: usize, is_open: bool) {
+        self.words.set_open(page, is_open);
+    }
+
+    /// Opens or closes those of up to 64 pages from `first` on whose bits are set.
+    pub(super) fn set_open_bits(&mut self, first: usize, bits: u64, are_open: bool) {
+        self.words.set_open_bits(first, bits, are_open);
+    }
+
+    pub(super) fn set_shared(&mut self, page: usize, is_shared: bool) {
+        self.words.set_shared(page, is_shared);
+    }
+
+    pub(super) fn mapping(&self, page: usize) -> Option<MappingId> {
+        self.mappings.get(page).copied().filter(|mapping| *mapping != MappingId::NONE)
+    }
+
+    pub(super) fn set_mapping(&mut self, page: usize, mapping: Option<MappingId>) {
+        self.mappings[page] = mapping.unwrap_or(MappingId::NONE);
+        self.words.set_from_now(page);
+        self.top = self.top.max(page + 1);
+    }
+
+    pub(super) fn next_ready(&self, range: Range<usize>) -> Option<Range<usize>> {
+        self.words.next_ready(range)
+    }
+
+    /// The hole in which a page lies that is not used.
+    pub(super) fn hole_around(&self, page: usize) -> NodeId {
+        debug_assert!(!self.is_used(page));
+        self.holes[self.words.first_unused_around(page)]
+    }
+
+    /// A hole begins where it did not: it was cut, or has grown.
+    #[inline]
+    pub(super) fn hole_begins(&mut self, id: NodeId, hole: &Node) {
+        let first = (hole.start + (1 << self.page_bits) - 1) >> self.page_bits;
+        if (first + 1) << self.page_bits > hole.end() {
+            return;
         }
-        None
+        // Beyond the pages that were ever used, nothing is asked for.
+        if let Some(place) = self.holes.get_mut(first as usize) {
+            *place = id;
+        }
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used
     }
 
     pub(super) fn now(&self) -> u32 {
         self.now
     }
 
-    /// Time goes by.
+    /// Time goes by. What was used meanwhile has been looked at.
     pub(super) fn tick(&mut self) {
-        for page in 0..self.spare_since.len() {
-            if self.words.is_from_now(page) {
-                self.spare_since[page] = self.now;
-            }
-        }
         self.words.forget_now();
         self.now += 1;
     }
 
     /// A range of a hole is used from now on.
     #[inline]
-    pub(super) fn take(&mut self, range: Range<u64>, hole: Range<u64>) {
-        let pages = self.whole_in(range, hole);
-        self.spare -= self.words.count_mapped(pages);
+    pub(super) fn take(&mut self, pages: Range<usize>) -> Changed {
+        let changed = self.words.take(pages);
+        self.used += changed.pages;
+        changed
     }
 
     /// A range has become part of a hole.
     #[inline]
-    pub(super) fn give_back(&mut self, range: Range<u64>, hole: Range<u64>) {
-        let pages = self.whole_in(range, hole);
-        self.spare += self.words.lost_last_user(pages);
+    pub(super) fn give_back(&mut self, pages: Range<usize>) -> Changed {
+        let changed = self.words.give_back(pages);
+        self.used -= changed.pages;
+        changed
     }
 
-    /// A page that is in use, or on its way out, gets memory or loses it.
-    pub(super) fn set_handle(&mut self, number: PageNumber, handle: Option<PhysicalHandle>) {
-        let page = number.0 as usize;
-        if page >= self.handles.len() {
-            self.grow(page + 1);
-        }
-        self.handles[page] = handle;
-        self.words.set_mapped(page, handle.is_some());
+    /// The mapping of some pages is on its way out: the pages are in nobody's way, and in no hole.
+    pub(super) fn begin_leaving(&mut self, pages: Range<usize>) {
+        self.words.take(pages.clone());
+        pages.for_each(|page| self.set_open(page, false));
     }
 
-    /// Every page that has memory.
-    pub(super) fn all_mapped(&self) -> impl Iterator<Item = (PageNumber, PhysicalHandle)> + '_ {
-        let handles = self.handles.iter().enumerate();
-        handles.filter_map(|(number, handle)| Some((PageNumber(number as u32), (*handle)?)))
-    }
-
-    /// Checks what is counted against what is there, with all free ranges. Slow.
-    pub(super) fn assert_valid(&self, holes: impl Iterator<Item = Range<u64>>) {
-        let mut pages = 0..self.handles.len();
-        assert!(pages.all(|page| self.words.is_mapped(page) == self.handles[page].is_some()));
-        let spare = |hole: Range<u64>| self.words.count_mapped(self.whole_in(hole.clone(), hole));
-        assert_eq!(self.spare, holes.map(spare).sum::<usize>());
+    /// The mapping of some pages is gone.
+    pub(super) fn end_leaving(&mut self, pages: Range<usize>) {
+        self.words.give_back(pages);
     }
 }

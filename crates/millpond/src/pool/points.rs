@@ -81,7 +81,7 @@ impl Points {
     }
 
     #[inline]
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.first.stream == StreamSlot::NOBODY
     }
 

@@ -42,7 +42,7 @@ pub struct PoolStats {
     pub pages_created: u64,
     /// Pages given back to the driver.
     pub pages_released: u64,
-    /// Pages moved from freed blocks to new ones.
+    /// Pages of memory that nothing used, mapped once more for new blocks.
     pub page_moves: u64,
     /// How often a stream was made to wait for another.
     pub cross_stream_waits: u64,

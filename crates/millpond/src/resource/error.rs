@@ -151,7 +151,7 @@ impl std::fmt::Display for Recoverable {
             ("by draining caches", self.drain),
             ("by merging", self.merge),
             ("by waiting", self.wait),
-            ("by moving pages", self.r#move),
+            ("by mapping free pages together", self.r#move),
             ("by releasing", self.release),
         ];
         let mut separator = "";

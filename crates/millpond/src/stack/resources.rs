@@ -21,7 +21,7 @@ use crate::resource::{
 pub static RESOURCES: &[ResourceEntry] = &[
     ResourceEntry {
         name: "pool",
-        about: "thread caches over best fit in addresses, with physical pages that move",
+        about: "thread caches over best fit in addresses, with memory that has several addresses",
         options: POOL_OPTIONS,
         make: |options, driver, handles| {
             let pool = Pool::with_config(driver, pool_config(options))?;

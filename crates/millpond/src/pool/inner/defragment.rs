@@ -103,8 +103,8 @@ impl Inner {
         self.forget_gone_streams();
         let (now, spare, pages_created) = {
             let mut state = self.back.state();
-            state.pages.tick();
-            (state.pages.now(), state.pages.spare(), state.counts.pages_created)
+            state.tick();
+            (state.pages.now(), state.spare_pages(), state.counts.pages_created)
         };
         let mut adaptive = self.background.lock();
         let patience = adaptive.interval(pages_created);

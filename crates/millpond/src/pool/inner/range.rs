@@ -93,14 +93,17 @@ impl Inner {
     }
 
     /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
-    /// to spend it is not done for every request that finds no place, unless they have come to keep more than the slack; without slack,
-    /// memory comes first.
+    /// to spend it is not done for every request that finds no place, unless they have come to keep more than the slack. Without slack,
+    /// memory comes first: it is done whenever there is not enough.
     pub(super) fn is_worth_draining(&self, bytes: u64) -> bool {
         /// Requests between two drains, for a slack of 1.
         const PATIENCE: f64 = 4096.0;
         // Relaxed: roughly often enough is enough.
         let missed = self.misses_since_drain.fetch_add(1, Ordering::Relaxed);
         let slack = self.back.slack();
+        if slack == 0.0 && !self.back.needs_new_memory(bytes) {
+            return false;
+        }
         let kept = self.kept_bytes();
         let has_waited = missed >= (slack * PATIENCE) as u64;
         // What the last time did not gain is no cache's: it is left over in slabs and by rounding.

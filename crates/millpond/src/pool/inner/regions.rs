@@ -264,7 +264,8 @@ impl Inner {
         for relative in relatives.filter(|other| other.id != self.id) {
             if relative.back.properties() == self.back.properties() {
                 let pages = relative.back.lend(missing);
-                missing -= pages.len().min(missing);
+                let lent: usize = pages.iter().map(|lent| lent.pages).sum();
+                missing -= lent.min(missing);
                 self.back.adopt(pages);
             }
         }
