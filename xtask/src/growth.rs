@@ -192,6 +192,11 @@ fn instructions(case: &Case, trace: &Path) -> Result<u64> {
         .env_remove("MILLPOND_CONF")
         .env_remove("MILLPOND_DEVICE");
     let (_, report) = capture(&mut command)?;
+    collected(&report)
+}
+
+/// What callgrind says that it counted.
+pub(crate) fn collected(report: &str) -> Result<u64> {
     let Some((_, count)) = report.lines().find_map(|line| line.split_once("Collected : ")) else {
         bail!("callgrind counted nothing:\n{report}")
     };

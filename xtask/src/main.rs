@@ -72,6 +72,10 @@ enum Command {
         /// Fail if a figure is more than promised: 1.026 under the hook, 1.15 of three jobs, 1.05 of two that fit, 100 ns a launch
         #[arg(long, conflicts_with = "chaos")]
         check: bool,
+        /// Count what a message costs the daemon with 10, 100 and 1,000 clients instead, and measure how long a newcomer among 299
+        /// processes waits for its first answer
+        #[arg(long, conflicts_with_all = ["chaos", "rounds", "check"])]
+        crowd: bool,
         /// Kill a job that holds the device, one that waits or the daemon so many times instead, in turn, and see that the others
         /// finish with the right data
         #[arg(long, value_name = "ROUNDS")]
@@ -121,6 +125,7 @@ fn main() -> ExitCode {
         Command::Dist => dist::show(),
         Command::Header => header::write(),
         Command::Peers(options) => peers::compare(&options),
+        Command::Sharing { crowd: true, .. } => sharing::crowd(),
         Command::Sharing { chaos: Some(rounds), seed, .. } => sharing::chaos(rounds, seed),
         Command::Sharing { chaos: None, rounds, check, .. } => sharing::figures(rounds, check),
         Command::Fuzz { targets, seconds, keep } => fuzz::run_for(seconds, &targets, keep),

@@ -12,6 +12,9 @@
 //!
 //! Time after Q had the device together with a third principal is left out until the device is free: a client that fits beside
 //! another's turn pays nothing for it, and when it is late at its end, it is charged only once it has a turn of its own.
+//!
+//! A principal of whose clients one did not do as it was told may owe the others time long after that client is gone, and is judged no
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +44,7 @@ pub(super) struct Fairness {
     contended_at: BTreeMap<Principal, Moment>,
     /// Clients of several principals have held the device since it was last free.
     is_shared: bool,
+    disobeyed: BTreeSet<Principal>,
     lags: BTreeMap<(Principal, Principal), Duration>,
 }
 
@@ -54,6 +58,7 @@ impl Fairness {
             passed: Moment::ZERO,
             contended_at: BTreeMap::new(),
             is_shared: false,
+            disobeyed: BTreeSet::new(),
             lags: BTreeMap::new(),
         }
     }
@@ -71,10 +76,12 @@ impl Fairness {
             .map(|(principal, _)| *principal)
             .collect();
         self.is_shared = holders.len() > 1 || self.is_shared && !holders.is_empty();
+        let disobeying = doing.iter().filter(|(_, doing)| !doing.obeys);
+        self.disobeyed.extend(disobeying.map(|(principal, _)| *principal));
         let contending: Vec<Principal> = self.contended_at.keys().copied().collect();
         let does = |principal: Principal| doing.get(&principal).copied().unwrap_or_default();
         let mut lags = BTreeMap::new();
-        for &own in contending.iter().filter(|own| does(**own).obeys) {
+        for &own in contending.iter().filter(|own| !self.disobeyed.contains(own)) {
             for &other in contending.iter().filter(|other| **other != own) {
                 let mut lag = self.lags.get(&(own, other)).copied().unwrap_or_default();
                 if does(own).holds {
