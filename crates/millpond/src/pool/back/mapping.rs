@@ -8,8 +8,11 @@ use crate::pool::heap::{NodeId, Use};
 
 /// Mappings for each handle, after which those that nothing has used for long go.
 const MAPPINGS_PER_HANDLE: usize = 4;
-/// Mappings that are looked at, at the most, for one that can go.
-const LOOKED_AT: usize = 32;
+/// Mappings that are looked at, at the most, for each that is too many: one that was used meanwhile is passed over once, and so are those
+/// in use.
+const LOOKED_AT: usize = 8;
+/// Mappings that are looked at in one call, at the most: others wait for the lock.
+const MOST_LOOKED_AT: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -274,7 +277,8 @@ impl State {
         // So that it can be seen which work is done. What cannot be found out now is found out later.
         let _ = self.streams.record_all(driver);
         let _ = self.streams.poll_for([], driver);
-        for _ in 0..LOOKED_AT {
+        let too_many = self.handles.mappings.len() - self.leaving.len() - most;
+        for _ in 0..(LOOKED_AT * too_many).min(MOST_LOOKED_AT) {
             if self.handles.mappings.len() <= most + self.leaving.len() {
                 return;
             }
