@@ -7,7 +7,7 @@
 //!   release all: global cache, reserve, stream caches, statistics
 //! ```
 
-use millpond::driver::{DevicePtr, Driver, Stream};
+use millpond::driver::{CaptureMode, DevicePtr, Driver, Stream};
 use millpond::pool::{Pool, PoolConfig, PoolStats};
 use millpond::{FreeError, Resource};
 
@@ -255,4 +255,140 @@ fn two_pools_are_remembered_at_once() {
     let before = calls();
     (0..10).for_each(|_| replace_all());
     assert_eq!(calls(), before, "nothing has to be asked about a stream that is known");
+}
+
+fn assert_tiers_add_up(stats: &PoolStats) {
+    let tiers =
+        stats.global_hits + stats.reserve_hits + stats.reuse_hits + stats.device_allocations;
+    assert_eq!(tiers, stats.cache_misses, "{stats}");
+    assert_eq!(stats.cache_hits + stats.cache_misses, stats.allocation_count, "{stats}");
+}
+
+/// Every allocation is one tier's: the thread cache's, or that of the one behind it that served it.
+#[test]
+fn tiers_add_up_to_the_misses() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    pool.preallocate(4096, 20).unwrap();
+    for _ in 0..400 {
+        pool.allocate(4096, stream).unwrap();
+    }
+    let stats = pool.stats();
+    assert_tiers_add_up(&stats);
+    assert!(stats.reserve_hits > 0, "{stats}");
+}
+
+/// A request that fails was served by no tier, and one that is tried again by one.
+#[test]
+fn requests_that_fail_are_no_tiers() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    for bytes in [1000, 100_000, 5 * MIB] {
+        pool.allocate(2048 * MIB, stream).unwrap_err();
+        pool.allocate_now(bytes, stream).ok();
+        pool.allocate(bytes, stream).unwrap();
+        pool.allocate_now(bytes, stream).ok();
+        assert_tiers_add_up(&pool.stats());
+    }
+}
+
+/// Whatever is done, with several threads and streams, with blocks of the driver's own, with work that is captured, and short of memory.
+#[test]
+fn tiers_add_up_whatever_is_done() {
+    for seed in 0..24 {
+        let gpu = gpu(seed);
+        let streams = [stream(&gpu), stream(&gpu), stream(&gpu)];
+        let config = PoolConfig {
+            slack: [0.0, 0.1][seed as usize % 2],
+            thread_cache_max_blocks: [0, 16, 64][seed as usize % 3],
+            global_cache_max_blocks: [0, 8, 1024][seed as usize / 3 % 3],
+            direct_above_bytes: [None, Some(20 * MIB)][seed as usize % 2],
+            ..alone()
+        };
+        let pool = pool(&gpu, config);
+        pool.preallocate(4096, 30).unwrap();
+        pool.preallocate(200_000, 5).unwrap();
+        let program = |seed: u64| {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut live = Vec::new();
+            for _ in 0..400 {
+                let stream = *rng.choice(&streams).unwrap();
+                let power = rng.u32(0..27);
+                let bytes = match rng.u32(0..4) {
+                    0 => 4096,
+                    1 => 200_000,
+                    _ => rng.usize(1..=1 << power),
+                };
+                match rng.u32(0..20) {
+                    0 => pool.trim_cache(),
+                    1..11 => live.extend(pool.allocate(bytes, stream).ok().map(|ptr| (ptr, bytes))),
+                    11 => {
+                        live.extend(pool.allocate_now(bytes, stream).ok().map(|ptr| (ptr, bytes)));
+                    }
+                    _ if !live.is_empty() => {
+                        let (ptr, bytes) = live.swap_remove(rng.usize(0..live.len()));
+                        pool.deallocate(ptr, bytes, stream).unwrap();
+                    }
+                    _ => {}
+                }
+            }
+            live
+        };
+        let live = std::thread::scope(|scope| {
+            let other = scope.spawn(|| program(seed + 1000));
+            let mut live = program(seed);
+            live.extend(other.join().unwrap());
+            live
+        });
+        assert_tiers_add_up(&pool.stats());
+        // What the other thread has allocated comes home by its inbox, or goes.
+        for (ptr, bytes) in live {
+            pool.deallocate(ptr, bytes, streams[0]).unwrap();
+        }
+        gpu.begin_capture(streams[1], CaptureMode::Global).unwrap();
+        for bytes in [1000, 200_000, 3 * MIB] {
+            let ptr = pool.allocate(bytes, streams[1]).unwrap();
+            pool.deallocate(ptr, bytes, streams[1]).unwrap();
+            pool.allocate(bytes, streams[0]).unwrap();
+        }
+        gpu.end_capture(streams[1]).unwrap();
+        assert_tiers_add_up(&pool.stats());
+        pool.reset_stats();
+        pool.allocate(4096, streams[0]).unwrap();
+        assert_tiers_add_up(&pool.stats());
+    }
+}
+
+/// The pool does the same whether or not it counts: what it knows of itself without statistics is no less.
+#[test]
+fn statistics_change_nothing_else() {
+    let program = |enable_stats: [bool; 2]| {
+        let gpu = gpu(0);
+        let stream = stream(&gpu);
+        let pool = pool(&gpu, PoolConfig { enable_stats: enable_stats[0], ..alone() });
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut live = Vec::new();
+        // Relative to the first: where a device's addresses begin is another matter.
+        let (mut first, mut addresses) = (None::<DevicePtr>, Vec::new());
+        for step in 0..20_000 {
+            if step == 5_000 {
+                pool.set_config(PoolConfig { enable_stats: enable_stats[1], ..alone() }).unwrap();
+            }
+            if live.len() == 64 {
+                let (ptr, bytes) = live.swap_remove(rng.usize(0..64));
+                pool.deallocate(ptr, bytes, stream).unwrap();
+            }
+            let bytes = rng.usize(256..MIB);
+            let ptr = pool.allocate(bytes, stream).unwrap();
+            live.push((ptr, bytes));
+            addresses.push(ptr.0.wrapping_sub(first.get_or_insert(ptr).0));
+        }
+        addresses
+    };
+    let kept = program([true, true]);
+    assert!(program([false, false]) == kept, "never kept");
+    assert!(program([true, false]) == kept, "switched off");
+    assert!(program([false, true]) == kept, "switched on");
 }

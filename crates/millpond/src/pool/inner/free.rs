@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
-use crate::pool::counters::Counting;
+use crate::pool::counters::Counters;
 use crate::pool::headers::{Block, HeaderId, Kind, Tag, Word};
 use crate::pool::heap::NodeId;
 use crate::pool::inbox::Left;
@@ -222,7 +222,7 @@ impl Inner {
         block: Block<'_>,
         now: Word,
         stream: StreamSlot,
-        attached: Option<(&ThreadCache, Counting<'_>)>,
+        attached: Option<(&ThreadCache, &Counters)>,
     ) -> bool {
         let requested = block.requested(now);
         let count = || self.count(attached, |counters| counters.freed(requested));
