@@ -63,7 +63,7 @@ typedef struct millpond_config {
   size_t global_cache_max_blocks;
   // Bytes that the global cache keeps for one stream.
   size_t global_cache_max_bytes;
-  // Blocks that go to a thread cache at a time.
+  // Blocks that go to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0, lowers it.
   size_t batch_alloc_count;
   // How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
   double slack;

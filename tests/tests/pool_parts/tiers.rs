@@ -99,6 +99,39 @@ fn reserve() {
     assert!(pool.usage().reserved_bytes <= before.reserved_bytes);
 }
 
+/// What was set aside comes before the blocks that slabs have left.
+#[test]
+fn the_reserve_comes_before_slabs() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, PoolConfig { batch_alloc_count: 1, ..alone() });
+    pool.allocate(4096, stream).unwrap();
+    pool.preallocate(4096, 3).unwrap();
+    let served = |pool: &Pool| (pool.stats().reserve_hits, pool.stats().reuse_hits);
+    let (_, from_slabs) = served(&pool);
+    for served_before in 1..=3 {
+        pool.allocate(4096, stream).unwrap();
+        assert_eq!(served(&pool), (served_before, from_slabs));
+    }
+    pool.allocate(4096, stream).unwrap();
+    assert_eq!(served(&pool), (3, from_slabs + 1), "the slab of the first has blocks left");
+}
+
+/// A smaller thread cache takes smaller batches.
+#[test]
+fn a_batch_is_lowered_to_the_cache_that_it_goes_into() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    for (most, batch) in [(128, 16), (8, 8), (64, 8), (0, 8)] {
+        let config = PoolConfig { thread_cache_max_blocks: most, ..pool.config() };
+        pool.set_config(config).unwrap();
+        let config = pool.config();
+        assert_eq!((config.thread_cache_max_blocks, config.batch_alloc_count), (most, batch));
+        pool.allocate(1000, stream).unwrap();
+    }
+}
+
 #[test]
 fn batches_of_new_blocks() {
     let on = churn(alone(), 1000, 60, nothing);

@@ -22,7 +22,7 @@ struct MemoryPoolConfig {
     std::size_t alignment = 256;                  // of every block's address: a power of two, 256 at least
     std::size_t thread_cache_max_blocks = 64;     // of one size, that a thread keeps for one stream
     std::size_t global_cache_max_blocks = 1024;   // of one size, that the global cache keeps for one stream
-    std::size_t batch_alloc_count = 16;           // blocks that go to a thread cache at a time
+    std::size_t batch_alloc_count = 16;           // blocks that go to a thread cache at a time; a smaller thread cache lowers it
     double defrag_threshold = 0.3;                // share of what is reserved and not live above which caches are emptied
     std::size_t defrag_interval_ms = 5000;        // how often the background looks
     bool enable_stats = true;                     // whether the pool counts what it does

@@ -306,7 +306,7 @@ impl Inner {
         Ok(Some((entry.offset, tier)))
     }
 
-    /// Blocks of a class, and the tier that they are from: the global cache, slabs, the reserve, a new slab, and if all else fails
+    /// Blocks of a class, and the tier that they are from: the global cache, the reserve, slabs, a new slab, and if all else fails
     /// what other streams have freed.
     fn take_batch(
         &self,
@@ -321,6 +321,10 @@ impl Inner {
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Global)));
         }
+        let entries = middle.take_reserved_small(class, most);
+        if !entries.is_empty() {
+            return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Reserve)));
+        }
         let batch = middle.take_from_slab(class, taker.slot, most);
         let usable = |points: &Points| {
             self.back.is_ordered(points, taker.slot)
@@ -329,13 +333,9 @@ impl Inner {
         if !batch.entries.is_empty() && usable(&batch.points) {
             return Ok(Some((batch, Tier::Reuse)));
         }
-        let entries = middle.take_reserved_small(class, most);
         drop(middle);
         if !batch.entries.is_empty() {
             self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
-        }
-        if !entries.is_empty() {
-            return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Reserve)));
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
