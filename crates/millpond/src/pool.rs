@@ -219,6 +219,35 @@ impl Pool {
         self.inner.deallocate(ptr, None, stream)
     }
 
+    /// Takes a block back, with any size that it holds: what was asked for, rounded up.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`], of a size beyond that.
+    pub fn deallocate_within(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        self.check_within(ptr, bytes)?;
+        self.deallocate_unsized(ptr, stream)
+    }
+
+    /// Whether a block holds so many bytes.
+    ///
+    /// # Errors
+    /// As [`deallocate_within`](Self::deallocate_within).
+    pub fn check_within(&self, ptr: DevicePtr, bytes: usize) -> Result<(), FreeError> {
+        let allocated_bytes = self.bytes_of(ptr)?;
+        if bytes <= allocated_bytes.max(self.inner.held_bytes(ptr)) {
+            return Ok(());
+        }
+        Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes })
+    }
+
     /// What a block was asked for with.
     ///
     /// # Errors

@@ -198,6 +198,45 @@ fn statistics() {
     assert_eq!((off.allocation_count, off.cache_hits, off.total_allocated), (0, 0, 0), "{off}");
 }
 
+/// What is printed: the rate that the threshold is compared with, allocations by time, and the hit rate of every tier.
+#[test]
+fn statistics_as_text() {
+    let stats = PoolStats {
+        fragmentation_rate: 0.25,
+        seconds: 2.0,
+        allocation_count: 200,
+        cache_hits: 100,
+        cache_misses: 100,
+        global_hits: 60,
+        reserve_hits: 10,
+        reuse_hits: 20,
+        device_allocations: 10,
+        ..PoolStats::default()
+    };
+    let text = stats.to_string();
+    for (what, figure) in [
+        ("fragmentation", "25.0 %"),
+        ("allocations", "100 per second"),
+        ("thread cache", "100 hits, 50.0 %"),
+        ("global cache", "60 hits, 60.0 %"),
+        ("reserve", "10 hits, 25.0 %"),
+        ("reuse", "20 hits, 66.7 %"),
+        ("device", "10, 5.0 %"),
+    ] {
+        let line = text.lines().find(|line| line.starts_with(&format!("{what} "))).unwrap();
+        assert!(line.contains(figure), "{line}");
+    }
+    // As the background sees it.
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    pool.allocate(3 * MIB, stream).unwrap();
+    let stats = pool.stats();
+    let rate = stats.fragmentation_bytes as f64 / stats.reserved_bytes as f64;
+    assert!((stats.fragmentation_rate - rate).abs() < 1e-9 && rate > 0.0, "{stats}");
+    assert!(stats.seconds > 0.0 && stats.allocations_per_second() > 0.0, "{stats}");
+}
+
 /// What is live is known with the statistics off, too, and they may be switched while blocks are held.
 #[test]
 fn live_bytes_are_right_whether_or_not_statistics_are_kept() {

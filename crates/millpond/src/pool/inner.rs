@@ -16,6 +16,7 @@ mod snapshot;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -82,8 +83,8 @@ pub(super) struct Inner {
     misses_since_drain: AtomicU64,
     /// What was kept all the same when they were.
     kept_after_drain: AtomicU64,
-    /// What was counted when the statistics were reset.
-    reset_at: Mutex<PoolStats>,
+    /// When the statistics were reset, and what was counted by then.
+    reset_at: Mutex<(Instant, PoolStats)>,
     /// Frees that turned out, later, to have been second ones.
     late_double_frees: AtomicU64,
     /// Blocks of which more is known than their word says.
@@ -213,7 +214,7 @@ impl Inner {
             // The first time need not wait.
             misses_since_drain: AtomicU64::new(u64::MAX / 2),
             kept_after_drain: AtomicU64::new(0),
-            reset_at: Mutex::default(),
+            reset_at: Mutex::new((Instant::now(), PoolStats::default())),
             late_double_frees: AtomicU64::new(0),
             notes: Mutex::default(),
             direct,

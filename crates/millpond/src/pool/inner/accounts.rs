@@ -3,6 +3,7 @@
 use crate::driver::Driver;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::{BelongsTo, Caches, Inner};
 use crate::pool::counters::{Counters, ThreadCounters, Tier};
@@ -29,7 +30,8 @@ impl Inner {
         }
         // Locked first: what is counted after a reset is never less than at it.
         let reset_at = self.reset_at.lock();
-        self.raw_stats().since(&reset_at)
+        let seconds = reset_at.0.elapsed().as_secs_f64();
+        PoolStats { seconds, ..self.raw_stats().since(&reset_at.1) }
     }
 
     pub(in crate::pool) fn reset_stats(&self) {
@@ -37,7 +39,7 @@ impl Inner {
             return;
         }
         let mut reset_at = self.reset_at.lock();
-        *reset_at = self.raw_stats();
+        *reset_at = (Instant::now(), self.raw_stats());
         self.peaks_with_gone_regions.lock().0 = 0;
         self.reset_peaks();
         self.all_regions().iter().for_each(|region| region.reset_peaks());
@@ -70,6 +72,7 @@ impl Inner {
             reserved_bytes: usage.reserved_bytes as u64,
             captured_bytes,
             driver_calls: usage.driver_calls,
+            fragmentation_rate: self.fragmentation(),
             ..stats
         }
     }

@@ -216,6 +216,15 @@ impl Inner {
         }
     }
 
+    /// What the block that begins at an address holds, with what was not asked for. 0 where none of these tiers or their regions does.
+    pub(in crate::pool) fn held_bytes(&self, ptr: DevicePtr) -> usize {
+        match (self.find(ptr), self.region_around(ptr)) {
+            (Some(block), _) => block.header.block_bytes() as usize,
+            (None, Some(region)) => region.held_bytes(ptr),
+            (None, None) => 0,
+        }
+    }
+
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
     pub(super) fn free_live(
         &self,
