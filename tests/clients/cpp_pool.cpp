@@ -116,7 +116,7 @@ static void failures() {
     };
     throws<millpond::bad_free>([&] { pool.Free(block, 1025); }, is(MILLPOND_STATUS_WRONG_SIZE));
     // Any size that the block holds will do, unless told otherwise.
-    for (std::size_t held : {0, 999, 1024}) {
+    for (std::size_t held : {std::size_t{0}, std::size_t{999}, std::size_t{1024}}) {
         pool.Free(block, held);
         throws<millpond::bad_free>([&] { pool.Free(block, held); }, is(MILLPOND_STATUS_ALREADY_FREE));
         block = pool.Alloc(1000);
