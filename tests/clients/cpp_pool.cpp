@@ -29,7 +29,7 @@ static bool operator==(const MemoryPoolConfig& a, const MemoryPoolConfig& b) {
            a.defrag_threshold == b.defrag_threshold && a.defrag_interval_ms == b.defrag_interval_ms &&
            a.enable_stats == b.enable_stats && a.enable_defrag == b.enable_defrag &&
            a.thread_cache_max_bytes == b.thread_cache_max_bytes && a.global_cache_max_bytes == b.global_cache_max_bytes &&
-           a.slack == b.slack && a.direct_above_bytes == b.direct_above_bytes;
+           a.slack == b.slack && a.direct_above_bytes == b.direct_above_bytes && a.strict_sizes == b.strict_sizes;
 }
 
 // Each field goes there and back by its own name, none in another's place.
@@ -49,6 +49,7 @@ static void settings() {
     changed.global_cache_max_bytes = 17 << 20;
     changed.slack = 0.5;
     changed.direct_above_bytes = 18 << 20;
+    changed.strict_sizes = true;
     pool.SetConfig(changed);
     CHECK(pool.GetConfig() == changed);
     changed.enable_stats = true;
@@ -113,6 +114,16 @@ static void failures() {
     const auto is = [](millpond_status status) {
         return [status](const millpond::bad_free& why) { CHECK(why.status() == status && *why.what() != 0); };
     };
+    throws<millpond::bad_free>([&] { pool.Free(block, 1025); }, is(MILLPOND_STATUS_WRONG_SIZE));
+    // Any size that the block holds will do, unless told otherwise.
+    for (std::size_t held : {std::size_t{0}, std::size_t{999}, std::size_t{1024}}) {
+        pool.Free(block, held);
+        throws<millpond::bad_free>([&] { pool.Free(block, held); }, is(MILLPOND_STATUS_ALREADY_FREE));
+        block = pool.Alloc(1000);
+    }
+    MemoryPoolConfig strict = pool.GetConfig();
+    strict.strict_sizes = true;
+    pool.SetConfig(strict);
     throws<millpond::bad_free>([&] { pool.Free(block, 999); }, is(MILLPOND_STATUS_WRONG_SIZE));
     throws<millpond::bad_free>([&] { pool.Free(static_cast<char*>(block) + 256, 744); }, is(MILLPOND_STATUS_INTERIOR));
     throws<millpond::bad_free>([&] { pool.Free(&pool, 1000); }, is(MILLPOND_STATUS_FOREIGN));

@@ -63,7 +63,7 @@ typedef struct millpond_config {
   size_t global_cache_max_blocks;
   // Bytes that the global cache keeps for one stream.
   size_t global_cache_max_bytes;
-  // Blocks that go to a thread cache at a time.
+  // Blocks that go to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0, lowers it.
   size_t batch_alloc_count;
   // How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
   double slack;
@@ -128,6 +128,10 @@ typedef struct millpond_stats {
   uint64_t late_double_frees;
   // Calls made to the driver.
   uint64_t driver_calls;
+  // The share of what is reserved that users do not hold: what `defrag_threshold` is compared with. Without regions and captures.
+  double fragmentation_rate;
+  // For how long this has been counted.
+  double seconds;
 } millpond_stats;
 
 // What any stack holds and what it took. Set `struct_bytes` to `sizeof(millpond_usage)` before any call; fields may be added at the end.
@@ -176,6 +180,13 @@ int millpond_free(struct millpond_pool *pool,
 
 // As `millpond_free`, of a block whose size the caller does not know. For stacks that end in a pool.
 int millpond_free_unsized(struct millpond_pool *pool, void *ptr, void *stream);
+
+// As `millpond_free`, with any size that the block holds: what was asked for, rounded up. Where a stack does not end in a pool only the
+// size that was asked for will do.
+int millpond_free_within(struct millpond_pool *pool,
+                         void *ptr,
+                         size_t bytes,
+                         void *stream);
 
 // Says that a block is used on another stream, too: when it is freed, its memory waits for what that stream has been given by then.
 int millpond_record_stream(struct millpond_pool *pool,

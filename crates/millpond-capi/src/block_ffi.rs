@@ -231,6 +231,29 @@ pub unsafe extern "C" fn millpond_free_unsized(
     unsafe { with_pool(pool, |open| open.deallocate_unsized(device_ptr(ptr), stream_of(stream))) }
 }
 
+/// As `millpond_free`, with any size that the block holds: what was asked for, rounded up. Where a stack does not end in a pool only the
+/// size that was asked for will do.
+///
+/// # Safety
+/// A pool; null is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millpond_free_within(
+    pool: *mut millpond_pool,
+    ptr: *mut c_void,
+    bytes: usize,
+    stream: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise, here and below.
+    if unsafe { is_parents(pool) } {
+        return OK;
+    }
+    let free = |open: &crate::open::Open| {
+        open.deallocate_within(device_ptr(ptr), bytes, stream_of(stream))
+    };
+    // SAFETY: as above.
+    unsafe { with_pool(pool, free) }
+}
+
 /// Says that a block is used on another stream, too: when it is freed, its memory waits for what that stream has been given by then.
 ///
 /// # Safety

@@ -23,7 +23,7 @@ pub struct millpond_config {
     pub global_cache_max_blocks: usize,
     /// Bytes that the global cache keeps for one stream.
     pub global_cache_max_bytes: usize,
-    /// Blocks that go to a thread cache at a time.
+    /// Blocks that go to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0, lowers it.
     pub batch_alloc_count: usize,
     /// How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
     pub slack: f64,

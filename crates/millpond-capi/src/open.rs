@@ -137,6 +137,23 @@ impl Open {
         Ok(self.deallocate(ptr, bytes, stream)?)
     }
 
+    /// Takes a block back, with any size that it holds; only with its own where it is no pool's.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`].
+    pub fn deallocate_within(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), Failure> {
+        let Ok(pool) = self.pool() else { return Ok(self.deallocate(ptr, bytes, stream)?) };
+        if !ptr.is_null() && !self.has_forked() {
+            pool.check_within(ptr, bytes)?;
+        }
+        self.deallocate_unsized(ptr, stream)
+    }
+
     /// Writes every allocation and free into a file from now on, in RMM's CSV format.
     ///
     /// # Errors

@@ -61,6 +61,10 @@ pub struct millpond_stats {
     pub late_double_frees: u64,
     /// Calls made to the driver.
     pub driver_calls: u64,
+    /// The share of what is reserved that users do not hold: what `defrag_threshold` is compared with. Without regions and captures.
+    pub fragmentation_rate: f64,
+    /// For how long this has been counted.
+    pub seconds: f64,
 }
 
 impl millpond_stats {
@@ -88,6 +92,8 @@ impl millpond_stats {
             cross_stream_waits: stats.cross_stream_waits,
             late_double_frees: stats.late_double_frees,
             driver_calls: stats.driver_calls,
+            fragmentation_rate: stats.fragmentation_rate,
+            seconds: stats.seconds,
         }
     }
 }

@@ -121,6 +121,7 @@ impl Pool {
     /// # Errors
     /// A setting makes no sense, or the driver has no addresses left.
     pub fn with_config(driver: Arc<dyn Driver>, config: PoolConfig) -> Result<Pool, OpenError> {
+        let config = config.in_place_of(&PoolConfig::default());
         config.check()?;
         Ok(Pool::make(driver, config)?)
     }
@@ -158,15 +159,17 @@ impl Pool {
     }
 
     /// Changes how the pool behaves, from now on. Threads' caches are emptied into the global cache, which keeps what it has
-    /// beyond new bounds until that is used or trimmed.
+    /// beyond new bounds until that is used or trimmed. A `batch_alloc_count` that stays the same is lowered to a new
+    /// `thread_cache_max_blocks`.
     ///
     /// # Errors
     /// A setting that makes no sense, named. Nothing has changed then.
     pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
-        config.check()?;
         if self.inner.has_forked() {
-            return Ok(());
+            return config.check();
         }
+        let config = config.in_place_of(&self.config());
+        config.check()?;
         self.inner.set_config(&config);
         if self.watch.is_some() {
             background::reschedule(&self.inner);
@@ -214,6 +217,35 @@ impl Pool {
     /// As [`Resource::deallocate`].
     pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
         self.inner.deallocate(ptr, None, stream)
+    }
+
+    /// Takes a block back, with any size that it holds: what was asked for, rounded up.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`], of a size beyond that.
+    pub fn deallocate_within(
+        &self,
+        ptr: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        self.check_within(ptr, bytes)?;
+        self.deallocate_unsized(ptr, stream)
+    }
+
+    /// Whether a block holds so many bytes.
+    ///
+    /// # Errors
+    /// As [`deallocate_within`](Self::deallocate_within).
+    pub fn check_within(&self, ptr: DevicePtr, bytes: usize) -> Result<(), FreeError> {
+        let allocated_bytes = self.bytes_of(ptr)?;
+        if bytes <= allocated_bytes.max(self.inner.held_bytes(ptr)) {
+            return Ok(());
+        }
+        Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes })
     }
 
     /// What a block was asked for with.

@@ -220,9 +220,22 @@ impl Machine {
         (Usage { driver_calls: 0, ..self.pool.usage() }, stats.allocation_count, stats.free_count)
     }
 
+    /// Every allocation is one tier's.
+    fn check_tiers(&self) -> Result<(), Wrong> {
+        let stats = self.pool.stats();
+        let behind =
+            stats.global_hits + stats.reserve_hits + stats.reuse_hits + stats.device_allocations;
+        let all = stats.cache_hits + stats.cache_misses;
+        match (behind == stats.cache_misses, all == stats.allocation_count) {
+            (true, true) => Ok(()),
+            _ => Err(format!("the tiers do not add up: {stats:?}")),
+        }
+    }
+
     fn check(&self) -> Result<(), Wrong> {
         self.pool.assert_valid();
         self.lab.check_books()?;
+        self.check_tiers()?;
         self.check_tags()?;
         self.check_regions()?;
         self.check_captures()

@@ -7,7 +7,7 @@
 //!   release all: global cache, reserve, stream caches, statistics
 //! ```
 
-use millpond::driver::{DevicePtr, Driver, Stream};
+use millpond::driver::{CaptureMode, DevicePtr, Driver, Stream};
 use millpond::pool::{Pool, PoolConfig, PoolStats};
 use millpond::{FreeError, Resource};
 
@@ -99,6 +99,39 @@ fn reserve() {
     assert!(pool.usage().reserved_bytes <= before.reserved_bytes);
 }
 
+/// What was set aside comes before the blocks that slabs have left.
+#[test]
+fn the_reserve_comes_before_slabs() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, PoolConfig { batch_alloc_count: 1, ..alone() });
+    pool.allocate(4096, stream).unwrap();
+    pool.preallocate(4096, 3).unwrap();
+    let served = |pool: &Pool| (pool.stats().reserve_hits, pool.stats().reuse_hits);
+    let (_, from_slabs) = served(&pool);
+    for served_before in 1..=3 {
+        pool.allocate(4096, stream).unwrap();
+        assert_eq!(served(&pool), (served_before, from_slabs));
+    }
+    pool.allocate(4096, stream).unwrap();
+    assert_eq!(served(&pool), (3, from_slabs + 1), "the slab of the first has blocks left");
+}
+
+/// A smaller thread cache takes smaller batches.
+#[test]
+fn a_batch_is_lowered_to_the_cache_that_it_goes_into() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    for (most, batch) in [(128, 16), (8, 8), (64, 8), (0, 8)] {
+        let config = PoolConfig { thread_cache_max_blocks: most, ..pool.config() };
+        pool.set_config(config).unwrap();
+        let config = pool.config();
+        assert_eq!((config.thread_cache_max_blocks, config.batch_alloc_count), (most, batch));
+        pool.allocate(1000, stream).unwrap();
+    }
+}
+
 #[test]
 fn batches_of_new_blocks() {
     let on = churn(alone(), 1000, 60, nothing);
@@ -163,6 +196,45 @@ fn statistics() {
     assert_eq!((on.current_usage, on.peak_usage, on.total_freed), (0, 10_000, 30_000));
     let off = churn(PoolConfig { enable_stats: false, ..alone() }, 1000, 10, nothing);
     assert_eq!((off.allocation_count, off.cache_hits, off.total_allocated), (0, 0, 0), "{off}");
+}
+
+/// What is printed: the rate that the threshold is compared with, allocations by time, and the hit rate of every tier.
+#[test]
+fn statistics_as_text() {
+    let stats = PoolStats {
+        fragmentation_rate: 0.25,
+        seconds: 2.0,
+        allocation_count: 200,
+        cache_hits: 100,
+        cache_misses: 100,
+        global_hits: 60,
+        reserve_hits: 10,
+        reuse_hits: 20,
+        device_allocations: 10,
+        ..PoolStats::default()
+    };
+    let text = stats.to_string();
+    for (what, figure) in [
+        ("fragmentation", "25.0 %"),
+        ("allocations", "100 per second"),
+        ("thread cache", "100 hits, 50.0 %"),
+        ("global cache", "60 hits, 60.0 %"),
+        ("reserve", "10 hits, 25.0 %"),
+        ("reuse", "20 hits, 66.7 %"),
+        ("device", "10, 5.0 %"),
+    ] {
+        let line = text.lines().find(|line| line.starts_with(&format!("{what} "))).unwrap();
+        assert!(line.contains(figure), "{line}");
+    }
+    // As the background sees it.
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    pool.allocate(3 * MIB, stream).unwrap();
+    let stats = pool.stats();
+    let rate = stats.fragmentation_bytes as f64 / stats.reserved_bytes as f64;
+    assert!((stats.fragmentation_rate - rate).abs() < 1e-9 && rate > 0.0, "{stats}");
+    assert!(stats.seconds > 0.0 && stats.allocations_per_second() > 0.0, "{stats}");
 }
 
 /// What is live is known with the statistics off, too, and they may be switched while blocks are held.
@@ -255,4 +327,140 @@ fn two_pools_are_remembered_at_once() {
     let before = calls();
     (0..10).for_each(|_| replace_all());
     assert_eq!(calls(), before, "nothing has to be asked about a stream that is known");
+}
+
+fn assert_tiers_add_up(stats: &PoolStats) {
+    let tiers =
+        stats.global_hits + stats.reserve_hits + stats.reuse_hits + stats.device_allocations;
+    assert_eq!(tiers, stats.cache_misses, "{stats}");
+    assert_eq!(stats.cache_hits + stats.cache_misses, stats.allocation_count, "{stats}");
+}
+
+/// Every allocation is one tier's: the thread cache's, or that of the one behind it that served it.
+#[test]
+fn tiers_add_up_to_the_misses() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    pool.preallocate(4096, 20).unwrap();
+    for _ in 0..400 {
+        pool.allocate(4096, stream).unwrap();
+    }
+    let stats = pool.stats();
+    assert_tiers_add_up(&stats);
+    assert!(stats.reserve_hits > 0, "{stats}");
+}
+
+/// A request that fails was served by no tier, and one that is tried again by one.
+#[test]
+fn requests_that_fail_are_no_tiers() {
+    let gpu = gpu(0);
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    for bytes in [1000, 100_000, 5 * MIB] {
+        pool.allocate(2048 * MIB, stream).unwrap_err();
+        pool.allocate_now(bytes, stream).ok();
+        pool.allocate(bytes, stream).unwrap();
+        pool.allocate_now(bytes, stream).ok();
+        assert_tiers_add_up(&pool.stats());
+    }
+}
+
+/// Whatever is done, with several threads and streams, with blocks of the driver's own, with work that is captured, and short of memory.
+#[test]
+fn tiers_add_up_whatever_is_done() {
+    for seed in 0..24 {
+        let gpu = gpu(seed);
+        let streams = [stream(&gpu), stream(&gpu), stream(&gpu)];
+        let config = PoolConfig {
+            slack: [0.0, 0.1][seed as usize % 2],
+            thread_cache_max_blocks: [0, 16, 64][seed as usize % 3],
+            global_cache_max_blocks: [0, 8, 1024][seed as usize / 3 % 3],
+            direct_above_bytes: [None, Some(20 * MIB)][seed as usize % 2],
+            ..alone()
+        };
+        let pool = pool(&gpu, config);
+        pool.preallocate(4096, 30).unwrap();
+        pool.preallocate(200_000, 5).unwrap();
+        let program = |seed: u64| {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut live = Vec::new();
+            for _ in 0..400 {
+                let stream = *rng.choice(&streams).unwrap();
+                let power = rng.u32(0..27);
+                let bytes = match rng.u32(0..4) {
+                    0 => 4096,
+                    1 => 200_000,
+                    _ => rng.usize(1..=1 << power),
+                };
+                match rng.u32(0..20) {
+                    0 => pool.trim_cache(),
+                    1..11 => live.extend(pool.allocate(bytes, stream).ok().map(|ptr| (ptr, bytes))),
+                    11 => {
+                        live.extend(pool.allocate_now(bytes, stream).ok().map(|ptr| (ptr, bytes)));
+                    }
+                    _ if !live.is_empty() => {
+                        let (ptr, bytes) = live.swap_remove(rng.usize(0..live.len()));
+                        pool.deallocate(ptr, bytes, stream).unwrap();
+                    }
+                    _ => {}
+                }
+            }
+            live
+        };
+        let live = std::thread::scope(|scope| {
+            let other = scope.spawn(|| program(seed + 1000));
+            let mut live = program(seed);
+            live.extend(other.join().unwrap());
+            live
+        });
+        assert_tiers_add_up(&pool.stats());
+        // What the other thread has allocated comes home by its inbox, or goes.
+        for (ptr, bytes) in live {
+            pool.deallocate(ptr, bytes, streams[0]).unwrap();
+        }
+        gpu.begin_capture(streams[1], CaptureMode::Global).unwrap();
+        for bytes in [1000, 200_000, 3 * MIB] {
+            let ptr = pool.allocate(bytes, streams[1]).unwrap();
+            pool.deallocate(ptr, bytes, streams[1]).unwrap();
+            pool.allocate(bytes, streams[0]).unwrap();
+        }
+        gpu.end_capture(streams[1]).unwrap();
+        assert_tiers_add_up(&pool.stats());
+        pool.reset_stats();
+        pool.allocate(4096, streams[0]).unwrap();
+        assert_tiers_add_up(&pool.stats());
+    }
+}
+
+/// The pool does the same whether or not it counts: what it knows of itself without statistics is no less.
+#[test]
+fn statistics_change_nothing_else() {
+    let program = |enable_stats: [bool; 2]| {
+        let gpu = gpu(0);
+        let stream = stream(&gpu);
+        let pool = pool(&gpu, PoolConfig { enable_stats: enable_stats[0], ..alone() });
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut live = Vec::new();
+        // Relative to the first: where a device's addresses begin is another matter.
+        let (mut first, mut addresses) = (None::<DevicePtr>, Vec::new());
+        for step in 0..20_000 {
+            if step == 5_000 {
+                pool.set_config(PoolConfig { enable_stats: enable_stats[1], ..alone() }).unwrap();
+            }
+            if live.len() == 64 {
+                let (ptr, bytes) = live.swap_remove(rng.usize(0..64));
+                pool.deallocate(ptr, bytes, stream).unwrap();
+            }
+            let bytes = rng.usize(256..MIB);
+            let ptr = pool.allocate(bytes, stream).unwrap();
+            live.push((ptr, bytes));
+            addresses.push(ptr.0.wrapping_sub(first.get_or_insert(ptr).0));
+        }
+        addresses
+    };
+    let kept = program([true, true]);
+    assert!(program([false, false]) == kept, "never kept");
+    assert!(program([true, false]) == kept, "switched off");
+    assert!(program([false, true]) == kept, "switched on");
 }

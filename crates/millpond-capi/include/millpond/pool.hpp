@@ -22,7 +22,7 @@ struct MemoryPoolConfig {
     std::size_t alignment = 256;                  // of every block's address: a power of two, 256 at least
     std::size_t thread_cache_max_blocks = 64;     // of one size, that a thread keeps for one stream
     std::size_t global_cache_max_blocks = 1024;   // of one size, that the global cache keeps for one stream
-    std::size_t batch_alloc_count = 16;           // blocks that go to a thread cache at a time
+    std::size_t batch_alloc_count = 16;           // blocks that go to a thread cache at a time; a smaller thread cache lowers it
     double defrag_threshold = 0.3;                // share of what is reserved and not live above which caches are emptied
     std::size_t defrag_interval_ms = 5000;        // how often the background looks
     bool enable_stats = true;                     // whether the pool counts what it does
@@ -31,6 +31,7 @@ struct MemoryPoolConfig {
     std::size_t global_cache_max_bytes = std::size_t{64} << 20;
     double slack = 0.08;                          // what may be reserved over the most that was live
     std::size_t direct_above_bytes = SIZE_MAX;    // larger blocks are the driver's own allocations
+    bool strict_sizes = false;                    // whether Free takes the size that was asked for only; this object's own
 };
 
 // What a pool has done since its statistics were reset.
@@ -54,6 +55,8 @@ struct MemoryStats {
     std::size_t page_moves = 0;
     std::size_t cross_stream_waits = 0;
     std::size_t driver_calls = 0;
+    double fragmentation_rate = 0;        // what defrag_threshold is compared with; regions and captures left out
+    double seconds = 0;                   // for how long this has been counted
 };
 
 // A device, and what allocates there. Any thread may call anything at any time, except that the end of a pool must be after all calls.
@@ -72,7 +75,9 @@ public:
     }
 
     CudaMemoryPool(CudaMemoryPool&& other) noexcept
-        : handle_(std::exchange(other.handle_, nullptr)), is_owned_(other.is_owned_) {}
+        : handle_(std::exchange(other.handle_, nullptr)),
+          is_owned_(other.is_owned_),
+          strict_sizes_(other.strict_sizes_.load(std::memory_order_relaxed)) {}
     CudaMemoryPool& operator=(CudaMemoryPool&& other) noexcept {
         CudaMemoryPool(std::move(other)).Swap(*this);
         return *this;
@@ -94,9 +99,13 @@ public:
         return block;
     }
 
-    // Takes a block back once the work has run that is queued on the stream by now. Throws bad_free, and has changed nothing then.
+    // Takes a block back once the work has run that is queued on the stream by now. Throws bad_free, and has changed nothing then. The
+    // size should be the one that was asked for; with strict_sizes it must be, and else may be any that the block holds.
     void Free(void* block, std::size_t bytes, stream_handle stream = default_stream) {
-        detail::check(millpond_free(handle_, block, bytes, stream));
+        int status = millpond_free(handle_, block, bytes, stream);
+        if (status == MILLPOND_STATUS_WRONG_SIZE && !strict_sizes_.load(std::memory_order_relaxed))
+            status = millpond_free_within(handle_, block, bytes, stream);
+        detail::check(status);
     }
     void FreeUnsized(void* block, stream_handle stream = default_stream) {
         detail::check(millpond_free_unsized(handle_, block, stream));
@@ -113,7 +122,8 @@ public:
         detail::check(millpond_get_config(handle_, &c));
         return {c.alignment, c.thread_cache_max_blocks, c.global_cache_max_blocks, c.batch_alloc_count, c.defrag_threshold,
                 static_cast<std::size_t>(c.defrag_interval_ms), c.enable_stats != 0, c.enable_defrag != 0,
-                c.thread_cache_max_bytes, c.global_cache_max_bytes, c.slack, c.direct_above_bytes};
+                c.thread_cache_max_bytes, c.global_cache_max_bytes, c.slack, c.direct_above_bytes,
+                strict_sizes_.load(std::memory_order_relaxed)};
     }
 
     // From now on. If a setting makes no sense, throws an error that names it, and nothing has changed.
@@ -133,6 +143,7 @@ public:
         c.enable_stats = config.enable_stats;
         c.enable_defrag = config.enable_defrag;
         detail::check(millpond_set_config(handle_, &c));
+        strict_sizes_.store(config.strict_sizes, std::memory_order_relaxed);
     }
 
     MemoryStats GetStats() const {
@@ -142,7 +153,8 @@ public:
         return {s.total_allocated, s.total_freed, s.peak_usage, s.current_usage, s.fragmentation_bytes,
                 s.allocation_count, s.free_count, s.cache_hits, s.cache_misses,
                 s.global_hits, s.reserve_hits, s.reuse_hits, s.device_allocations,
-                s.reserved_bytes, s.page_moves, s.cross_stream_waits, s.driver_calls};
+                s.reserved_bytes, s.page_moves, s.cross_stream_waits, s.driver_calls,
+                s.fragmentation_rate, s.seconds};
     }
 
     // Counts anew from here. What is held still is.
@@ -200,6 +212,8 @@ private:
     void Swap(CudaMemoryPool& other) noexcept {
         std::swap(handle_, other.handle_);
         std::swap(is_owned_, other.is_owned_);
+        const bool strict = other.strict_sizes_.exchange(strict_sizes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+        strict_sizes_.store(strict, std::memory_order_relaxed);
     }
 
     std::size_t Released(int (*call)(millpond_pool*, std::size_t*)) {
@@ -227,6 +241,7 @@ private:
 
     millpond_pool* handle_ = nullptr;
     bool is_owned_ = true;
+    std::atomic<bool> strict_sizes_{false};
 };
 
 }  // namespace millpond

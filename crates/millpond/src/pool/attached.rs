@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use super::counters::Counters;
+use super::counters::ThreadCounters;
 use super::inner::{Inner, Keep};
 use super::points::StreamSlot;
 use super::remembered_pointers::{forget, remember};
@@ -17,7 +17,7 @@ struct OfPool {
     /// Pools are never numbered twice: what is remembered of one that is gone matches no other.
     pool: u64,
     inner: Weak<Inner>,
-    counters: Arc<Counters>,
+    counters: Arc<ThreadCounters>,
     caches: Vec<(StreamSlot, Arc<ThreadCache>)>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn attach(
     stream: Stream,
     slot: StreamSlot,
     remembered_in: Option<u64>,
-) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
+) -> Option<(Arc<ThreadCache>, Arc<ThreadCounters>)> {
     let find = |attached: &mut Attached| {
         if attached.0.iter().any(|of_pool| of_pool.is_gone()) {
             forget();
@@ -95,10 +95,8 @@ pub(super) fn attach(
     let found = ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?;
     let (cache, counters) = found?;
     if let Some(epoch) = remembered_in {
-        // Before the settings are looked at: if they change meanwhile, so does the number, and this is not remembered.
         let number = inner.number();
-        let counters = inner.settings.counts().then_some(&counters);
-        if inner.hold(number, &cache, counters, epoch) {
+        if inner.hold(number, &cache, &counters, epoch) {
             // SAFETY: it is among what this thread has attached, and whatever takes it from there forgets what is remembered before.
             unsafe { remember(inner, number, stream, &cache) };
         }

@@ -40,7 +40,8 @@ pub struct PoolConfig {
     pub global_cache_max_blocks: usize,
     /// Bytes that the global cache keeps for one stream.
     pub global_cache_max_bytes: usize,
-    /// Blocks that go from a slab or the global cache to a thread cache at a time.
+    /// Blocks that go from a slab or the global cache to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0,
+    /// lowers it.
     pub batch_alloc_count: usize,
     /// How much more than the most that was live may be reserved before memory that nothing uses is mapped again instead: 0.08 is
     /// eight percent. It is spent where all of a block can be new memory within it. Less than 0.015 is taken for that; at 0, caches are
@@ -155,6 +156,14 @@ impl PoolConfig {
         )
     }
 
+    /// These settings in place of others: a batch that stays as it was is lowered to what a new bound of thread caches lets in.
+    pub(super) fn in_place_of(mut self, before: &PoolConfig) -> PoolConfig {
+        if self.batch_alloc_count == before.batch_alloc_count && self.thread_cache_max_blocks > 0 {
+            self.batch_alloc_count = self.batch_alloc_count.min(self.thread_cache_max_blocks);
+        }
+        self
+    }
+
     /// The settings that `MILLPOND_CONF` names, `key:value,key:value`; the defaults for all others.
     ///
     /// # Errors
@@ -183,6 +192,7 @@ impl PoolConfig {
             let (field, value) = setting?;
             config.set(field, value)?;
         }
+        let config = config.in_place_of(self);
         config.check()?;
         *self = config;
         Ok(())

@@ -2,6 +2,19 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+/// What served an allocation that the thread's own cache could not, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// The global cache.
+    Global,
+    /// Blocks that were set aside.
+    Reserve,
+    /// Slabs and free ranges with memory.
+    Reuse,
+    /// Memory that was moved or taken from the driver.
+    Device,
+}
+
 /// What one thread has allocated and freed. Written by that thread alone, read by all; in lines of its own, so that nobody
 /// else's writing disturbs it.
 #[derive(Debug, Default)]
@@ -11,7 +24,8 @@ pub(super) struct Counters {
     pub(super) freed_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
     pub(super) frees: AtomicU64,
-    pub(super) misses: AtomicU64,
+    /// Allocations that the thread's cache could not serve, by the [tier](Tier) that did: `misses = Σ by_tier`.
+    by_tier: [AtomicU64; 4],
     peak_live_bytes: AtomicI64,
 }
 
@@ -43,9 +57,14 @@ impl Counters {
         add(&self.freed_bytes, bytes as u64);
     }
 
-    /// An allocation that the thread's cache could not serve.
-    pub(super) fn missed(&self) {
-        add(&self.misses, 1);
+    /// An allocation that the thread's cache could not serve, and a tier behind it did.
+    pub(super) fn missed(&self, tier: Tier) {
+        add(&self.by_tier[tier as usize], 1);
+    }
+
+    /// Allocations that a tier has served.
+    pub(super) fn served_by(&self, tier: Tier) -> u64 {
+        self.by_tier[tier as usize].load(Ordering::Relaxed)
     }
 
     /// Lets the peak begin anew. A peak that its thread reaches at this moment may stay.
@@ -70,15 +89,33 @@ impl Counters {
     }
 }
 
-/// The counters of a thread, or nothing where nobody counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counting<'a>(pub(super) Option<&'a Counters>);
+/// The counters of a thread. Counting does not cost more than asking whether to count, and what is live is always known that way; so with
+/// the statistics switched off a thread counts where they do not look.
+///
+/// Live bytes = Σ over both.
+#[derive(Debug, Default)]
+pub(super) struct ThreadCounters {
+    pub(super) in_statistics: Counters,
+    left_out: Counters,
+}
 
-impl Counting<'_> {
+impl ThreadCounters {
+    /// Where the thread counts, if statistics are kept, and if not.
     #[inline]
-    pub(super) fn allocated(self, bytes: usize) {
-        if let Some(counters) = self.0 {
-            counters.allocated(bytes);
-        }
+    pub(super) fn when(&self, keeps_statistics: bool) -> &Counters {
+        if keeps_statistics { &self.in_statistics } else { &self.left_out }
+    }
+
+    pub(super) fn live_bytes(&self) -> i64 {
+        self.in_statistics.live_bytes() + self.left_out.live_bytes()
+    }
+
+    pub(super) fn live_blocks(&self) -> i64 {
+        self.in_statistics.live_blocks() + self.left_out.live_blocks()
+    }
+
+    /// The most that was live while statistics were kept. What was allocated and freed at other times stays the same meanwhile.
+    pub(super) fn peak_live_bytes(&self) -> i64 {
+        self.in_statistics.peak_live_bytes() + self.left_out.live_bytes()
     }
 }

@@ -16,6 +16,7 @@ mod snapshot;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -24,7 +25,7 @@ use self::notes::Notes;
 use self::regions::Regions;
 use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
-use super::counters::{Counters, Counting};
+use super::counters::{Counters, ThreadCounters};
 use super::headers::Tag;
 use super::middle::Middle;
 use super::page_map::PageMap;
@@ -48,9 +49,9 @@ const TAKEN_IN: usize = 128;
 struct Caches {
     by_tag: Vec<Arc<ThreadCache>>,
     orphans: Vec<Arc<ThreadCache>>,
-    counters: Vec<Arc<Counters>>,
+    counters: Vec<Arc<ThreadCounters>>,
     /// Counters whose thread has gone, for another to go on with.
-    unused_counters: Vec<Arc<Counters>>,
+    unused_counters: Vec<Arc<ThreadCounters>>,
 }
 
 impl Caches {
@@ -68,8 +69,6 @@ pub(super) struct Inner {
     pub(super) id: u64,
     /// What threads remember the pool by: another one when what they remember no longer holds.
     number: AtomicU64,
-    /// Live bytes and blocks beyond what the counters say: of a time when nobody counted.
-    uncounted: Mutex<(i64, i64)>,
     /// While this stays, stream handles keep their meaning. Only if the driver can tell do threads remember anything by it.
     epoch: Arc<StreamEpoch>,
     remembers: bool,
@@ -80,13 +79,12 @@ pub(super) struct Inner {
     /// Held while caches are emptied, so that whoever has emptied them finds everything in the back: nothing is on its way.
     draining: Mutex<()>,
     pub(super) settings: Settings,
-    served: Served,
     /// Requests that found no place among what has memory, since caches were last emptied for one.
     misses_since_drain: AtomicU64,
     /// What was kept all the same when they were.
     kept_after_drain: AtomicU64,
-    /// What was counted when the statistics were reset.
-    reset_at: Mutex<PoolStats>,
+    /// When the statistics were reset, and what was counted by then.
+    reset_at: Mutex<(Instant, PoolStats)>,
     /// Frees that turned out, later, to have been second ones.
     late_double_frees: AtomicU64,
     /// Blocks of which more is known than their word says.
@@ -94,7 +92,7 @@ pub(super) struct Inner {
     /// Blocks that are the driver's own allocations.
     direct: Direct,
     /// What counts for threads that have no counters of their own. One at a time.
-    for_others: Mutex<Arc<Counters>>,
+    for_others: Mutex<Arc<ThreadCounters>>,
     regions: Mutex<Regions>,
     /// What regions that are gone had counted.
     of_gone_regions: Mutex<PoolStats>,
@@ -135,15 +133,6 @@ pub(super) struct InnerOptions {
     pub(super) config: PoolConfig,
 }
 
-/// How often each tier behind the thread caches has served an allocation.
-#[derive(Debug, Default)]
-struct Served {
-    global: AtomicU64,
-    reserve: AtomicU64,
-    reuse: AtomicU64,
-    device: AtomicU64,
-}
-
 impl Inner {
     /// What threads remember the pool by.
     #[inline]
@@ -152,7 +141,8 @@ impl Inner {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Lets a thread remember a cache while it is still that epoch of streams, with the counters it is to use, if any. `false`: the pool is known by another number.
+    /// Lets a thread remember a cache while it is still that epoch of streams, and which of its counters it is to use. `false`: the pool
+    /// is known by another number.
     ///
     /// # Panics
     /// If they are another pool's.
@@ -160,7 +150,7 @@ impl Inner {
         &self,
         number: u64,
         cache: &Arc<ThreadCache>,
-        counters: Option<&Arc<Counters>>,
+        counters: &Arc<ThreadCounters>,
         epoch: u64,
     ) -> bool {
         let caches = self.caches.lock();
@@ -169,11 +159,10 @@ impl Inner {
         }
         let known = caches.by_tag.get(cache.tag.place());
         let holds = known.is_some_and(|known| Arc::ptr_eq(known, cache))
-            && counters.is_none_or(|counters| {
-                caches.counters.iter().any(|known| Arc::ptr_eq(known, counters))
-            });
+            && caches.counters.iter().any(|known| Arc::ptr_eq(known, counters));
         assert!(holds, "a pool's caches are its own");
-        cache.set_known(counters);
+        // Looked at under the lock: whoever changes it later makes the cache unknown again.
+        cache.set_known(counters.when(self.settings.counts()));
         if self.epoch() != epoch {
             // Whoever changed it may have come by before the cache was known.
             cache.set_unknown();
@@ -208,11 +197,10 @@ impl Inner {
         let back = Back::new(driver, back_options)?;
         let epoch = back.driver().stream_epoch();
         let id = new_number();
-        let for_others = Arc::new(Counters::default());
+        let for_others = Arc::new(ThreadCounters::default());
         Ok(Inner {
             id,
             number: AtomicU64::new(id),
-            uncounted: Mutex::default(),
             remembers: epoch.is_some(),
             epoch: epoch.unwrap_or_default(),
             page_map: PageMap::new(back.span_bytes()),
@@ -223,11 +211,10 @@ impl Inner {
             }),
             draining: Mutex::default(),
             settings: Settings::new(&config),
-            served: Served::default(),
             // The first time need not wait.
             misses_since_drain: AtomicU64::new(u64::MAX / 2),
             kept_after_drain: AtomicU64::new(0),
-            reset_at: Mutex::default(),
+            reset_at: Mutex::new((Instant::now(), PoolStats::default())),
             late_double_frees: AtomicU64::new(0),
             notes: Mutex::default(),
             direct,
@@ -247,22 +234,20 @@ impl Inner {
     }
 
     /// Counts something for a thread, or for one that has no counters of its own.
-    fn count(&self, attached: Option<(&ThreadCache, Counting<'_>)>, what: impl FnOnce(&Counters)) {
+    fn count(&self, attached: Option<(&ThreadCache, &Counters)>, what: impl FnOnce(&Counters)) {
         match attached {
-            Some((_, Counting(Some(counters)))) => what(counters),
-            None if self.settings.counts() => what(&self.for_others.lock()),
-            Some((_, Counting(None))) | None => {}
+            Some((_, counters)) => what(counters),
+            None => what(self.for_others.lock().when(self.settings.counts())),
         }
     }
 
-    /// A thread's cache and its counters, if the pool counts.
+    /// A thread's cache, and where the thread counts now.
     fn counting<'a>(
         &self,
-        attached: &'a Option<(Arc<ThreadCache>, Arc<Counters>)>,
-    ) -> Option<(&'a ThreadCache, Counting<'a>)> {
+        attached: &'a Option<(Arc<ThreadCache>, Arc<ThreadCounters>)>,
+    ) -> Option<(&'a ThreadCache, &'a Counters)> {
         let counts = self.settings.counts();
-        let counting = |counters: &'a Arc<Counters>| Counting(counts.then_some(&**counters));
-        attached.as_ref().map(|(cache, counters)| (&**cache, counting(counters)))
+        attached.as_ref().map(|(cache, counters)| (&**cache, counters.when(counts)))
     }
 
     /// Whether this process may use the pool no longer: it is a forked child of the one that made it.
@@ -271,14 +256,17 @@ impl Inner {
     }
 
     pub(super) fn set_config(&self, config: &PoolConfig) {
-        let counted = self.settings.counts();
+        let switches_statistics = config.enable_stats != self.settings.counts();
+        if switches_statistics {
+            // What is live changes from here on without the counters that have the peak.
+            self.remember_peaks();
+        }
         self.settings.set(config);
-        if config.enable_stats != counted {
-            // Threads remember their counters, or that there is nothing to count.
-            self.set_number(new_number());
-            if config.enable_stats {
-                self.count_from_here();
-            }
+        if switches_statistics {
+            let caches = self.caches.lock();
+            // Threads remember where they count. They know the pool by the same number as before: it may be a handle's.
+            caches.by_tag.iter().for_each(|cache| cache.set_unknown());
+            caches.counters.iter().for_each(|counters| counters.in_statistics.reset_peak());
         }
         self.back.set_slack(config.slack);
         // Relaxed: caches are emptied below, and what pends by the old setting is found like anything that they keep.

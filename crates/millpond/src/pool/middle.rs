@@ -64,8 +64,6 @@ pub(super) struct EmptySlab {
 pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
     pub(super) points: Points,
-    /// They were in the global cache, not in a slab.
-    pub(super) from_global: bool,
 }
 
 #[derive(Debug, Default)]
@@ -141,21 +139,27 @@ impl Middle {
 
     // Taking.
 
-    /// Up to `most` blocks for a stream: from the global cache, or else from a slab.
-    pub(super) fn take(&mut self, class: Class, stream: StreamSlot, most: usize) -> Batch {
-        if let Some(lists) = self.global.get_mut(&stream)
-            && let list = &mut lists.classes[class.index()]
-            && !list.is_empty()
-        {
-            let rest = list.len().saturating_sub(most);
-            let entries = list.split_off(rest);
-            lists.bytes -= class.block_bytes() * entries.len() as u64;
-            return Batch { entries, points: Points::default(), from_global: true };
-        }
-        self.take_from_slab(class, stream, most)
+    /// Up to `most` blocks that the global cache keeps for a stream.
+    pub(super) fn take_global(
+        &mut self,
+        class: Class,
+        stream: StreamSlot,
+        most: usize,
+    ) -> Vec<Entry> {
+        let Some(lists) = self.global.get_mut(&stream) else { return Vec::new() };
+        let list = &mut lists.classes[class.index()];
+        let entries = list.split_off(list.len().saturating_sub(most));
+        lists.bytes -= class.block_bytes() * entries.len() as u64;
+        entries
     }
 
-    fn take_from_slab(&mut self, class: Class, stream: StreamSlot, most: usize) -> Batch {
+    /// Up to `most` blocks of a slab that serves a stream, and what must be waited for first.
+    pub(super) fn take_from_slab(
+        &mut self,
+        class: Class,
+        stream: StreamSlot,
+        most: usize,
+    ) -> Batch {
         let Some(header) = self.partial.of(stream, class) else { return Batch::default() };
         self.take_of_slab(header, most)
     }
@@ -178,12 +182,7 @@ impl Middle {
         if slab.free.is_empty() {
             self.leave_partial(stream, class, place);
         }
-        Batch { entries, points, from_global: false }
-    }
-
-    /// Up to `most` blocks of slabs that belong to no stream, and what must be waited for first.
-    pub(super) fn take_nobodys(&mut self, class: Class, most: usize) -> Batch {
-        self.take_from_slab(class, StreamSlot::NOBODY, most)
+        Batch { entries, points }
     }
 
     /// Sets blocks of a class aside.
@@ -404,7 +403,7 @@ mod tests {
             for _ in 0..2000 {
                 if rng.bool() {
                     let most = rng.usize(1..40);
-                    let mut batch = middle.take(class, stream, most).entries;
+                    let mut batch = middle.take_from_slab(class, stream, most).entries;
                     if batch.is_empty() {
                         batch = middle.add_slab(new_slab(class, next), stream, most).entries;
                         next += 1;

@@ -10,7 +10,29 @@ use super::thread_cache::ThreadCache;
 use crate::driver::{DevicePtr, Stream};
 
 impl Pool {
-    /// Lets threads know the pool by a handle's address, which nothing else ever has, and by no other.
+    /// Lets threads know the pool by a handle's address, which nothing else ever has, and by no other. Settings may change meanwhile.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use millpond::driver::{Driver, Stream};
+    /// # use millpond::pool::{Pool, PoolConfig};
+    /// # use millpond::Resource;
+    /// # use millpond_sim::{Profile, SimGpu};
+    /// # let pool = Pool::new(Arc::new(SimGpu::new(Profile::named("a100-80g")?)))?;
+    /// static HANDLE: u64 = 0;
+    /// // SAFETY: no other pool has this handle.
+    /// unsafe { pool.set_handle(&HANDLE) };
+    /// for enable_stats in [true, false, true] {
+    ///     pool.set_config(PoolConfig { enable_stats, ..pool.config() })?;
+    ///     let block = pool.allocate(4096, Stream::LEGACY)?;
+    ///     pool.deallocate(block, 4096, Stream::LEGACY)?;
+    ///     // SAFETY: the pool stays.
+    ///     let again = unsafe { Pool::allocate_by_handle(&raw const HANDLE, 4096, Stream::LEGACY) };
+    ///     assert_eq!(again, Some(block), "found by the handle");
+    ///     pool.deallocate(block, 4096, Stream::LEGACY)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Safety
     /// No other pool is ever known by this address.

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::counters::Counting;
+use super::counters::Counters;
 use super::inner::Inner;
 use super::thread_cache::ThreadCache;
 use super::thread_memory;
@@ -117,10 +117,10 @@ pub(super) fn with_remembered<T>(
 pub(super) fn with_last<T>(
     pool: &Inner,
     stream: Stream,
-    run: impl FnOnce(&ThreadCache, Counting<'_>) -> Option<T>,
+    run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
 ) -> Option<T> {
     with_remembered(pool.number(), stream, |_, cache| {
-        if cache.is_known() { run(cache, Counting(Some(cache.counters(pool)))) } else { None }
+        if cache.is_known() { run(cache, cache.counters(pool)) } else { None }
     })
 }
 

@@ -6,7 +6,7 @@
 /// allocates and frees. With several it is never too low, and too high by what they do not hold at the same time: it is the sum of their own
 /// peaks, in which a block that another thread frees stays with the one that allocated it, but no more than was ever placed at a
 /// time, for users and for caches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PoolStats {
     /// Bytes handed out, all together.
     pub total_allocated: u64,
@@ -50,9 +50,18 @@ pub struct PoolStats {
     pub late_double_frees: u64,
     /// Calls made to the driver.
     pub driver_calls: u64,
+    /// The share of what is reserved that users do not hold: what `defrag_threshold` is compared with. Without regions and captures.
+    pub fragmentation_rate: f64,
+    /// For how long this has been counted.
+    pub seconds: f64,
 }
 
 impl PoolStats {
+    /// Allocations per second.
+    pub fn allocations_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.allocation_count as f64 / self.seconds } else { 0.0 }
+    }
+
     /// Adds what was counted elsewhere; what is held at the moment stays as it is.
     pub(super) fn add(&mut self, other: &PoolStats) {
         self.total_allocated += other.total_allocated;
@@ -117,9 +126,15 @@ impl std::fmt::Display for PoolStats {
         )?;
         writeln!(
             f,
-            "allocations   {:>12}, {:.1} MiB in all",
+            "fragmentation {:>12.1} % of the pool's own memory is not live",
+            100.0 * self.fragmentation_rate
+        )?;
+        writeln!(
+            f,
+            "allocations   {:>12}, {:.1} MiB in all, {:.0} per second",
             self.allocation_count,
-            mib(self.total_allocated)
+            mib(self.total_allocated),
+            self.allocations_per_second()
         )?;
         writeln!(
             f,
@@ -127,19 +142,25 @@ impl std::fmt::Display for PoolStats {
             self.free_count,
             mib(self.total_freed)
         )?;
+        let mut asked = self.allocation_count;
+        for (tier, hits, rate_of) in [
+            ("thread cache", self.cache_hits, "allocations"),
+            ("global cache", self.global_hits, "the rest"),
+            ("reserve", self.reserve_hits, "the rest"),
+            ("reuse", self.reuse_hits, "the rest, from slabs and free ranges"),
+        ] {
+            let rate = share(hits, asked);
+            writeln!(f, "{tier:13} {hits:>12} hits, {rate:.1} % of {rate_of}")?;
+            asked = asked.saturating_sub(hits);
+        }
         writeln!(
             f,
-            "thread cache  {:>12} hits, {:.1} %",
-            self.cache_hits,
-            share(self.cache_hits, self.allocation_count)
-        )?;
-        writeln!(f, "global cache  {:>12} hits", self.global_hits)?;
-        writeln!(f, "reserve       {:>12} hits", self.reserve_hits)?;
-        writeln!(f, "reuse         {:>12} from slabs and free ranges", self.reuse_hits)?;
-        writeln!(
-            f,
-            "device        {:>12}, {} pages taken, {} given back, {} moved",
-            self.device_allocations, self.pages_created, self.pages_released, self.page_moves
+            "device        {:>12}, {:.1} % of allocations: {} pages taken, {} given back, {} moved",
+            self.device_allocations,
+            share(self.device_allocations, self.allocation_count),
+            self.pages_created,
+            self.pages_released,
+            self.page_moves
         )?;
         writeln!(f, "waits         {:>12} of one stream for another", self.cross_stream_waits)?;
         write!(f, "driver calls  {:>12}", self.driver_calls)

@@ -4,7 +4,6 @@
 //! cache away from it for a moment, to reclaim what an idle thread holds; `handshake` is how.
 
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::counters::Counters;
@@ -49,15 +48,13 @@ pub(super) struct ThreadCache {
     may_pend: AtomicBool,
     /// The address of the block that a hit handed out last.
     last_address: AtomicU64,
-    /// Where the owner's thread counts what it remembers this cache for: the pool's, or `uncounted`.
+    /// Where the owner's thread counts while it remembers this cache. The pool's.
     counters: AtomicPtr<Counters>,
     /// Where the pool's span begins: shelves hold addresses, and all else knows blocks by their offsets.
     base: u64,
     /// Changes only while the cache is nobody's and empty.
     stream: AtomicU32,
     stacks: Handshake<Stacks>,
-    /// What is counted here nobody reads: for a pool that does not count.
-    uncounted: Counters,
     /// Blocks of this cache that others have freed.
     pub(super) inbox: Inbox<RemoteFree>,
 }
@@ -73,7 +70,6 @@ impl ThreadCache {
             last_address: AtomicU64::new(0),
             counters: AtomicPtr::new(ptr::null_mut()),
             may_pend: AtomicBool::new(false),
-            uncounted: Counters::default(),
             inbox: Inbox::new(),
         }
     }
@@ -195,15 +191,14 @@ impl ThreadCache {
     /// Where the owner's thread counts. For whoever knows that what it remembers holds, and has the pool.
     #[inline]
     pub(super) fn counters<'a>(&'a self, _of: &'a Inner) -> &'a Counters {
-        // SAFETY: set when the cache became known, to `uncounted`, or to what the pool holds until it is dropped.
+        // SAFETY: set when the cache became known, to what the pool holds until it is dropped.
         unsafe { &*self.counters.load(Ordering::Relaxed) }
     }
 
-    /// Lets the owner's thread remember the cache, and count where it is told, if anywhere. The pool holds the counters.
-    pub(super) fn set_known(&self, counters: Option<&Arc<Counters>>) {
-        let counters = counters.map_or(&raw const self.uncounted, Arc::as_ptr);
+    /// Lets the owner's thread remember the cache, and count where it is told. The pool holds the counters.
+    pub(super) fn set_known(&self, counters: &Counters) {
         // Relaxed: the owner's thread is the caller.
-        self.counters.store(counters.cast_mut(), Ordering::Relaxed);
+        self.counters.store(ptr::from_ref(counters).cast_mut(), Ordering::Relaxed);
         self.stacks.set_known();
     }
 

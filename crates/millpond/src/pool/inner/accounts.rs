@@ -3,59 +3,25 @@
 use crate::driver::Driver;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::{BelongsTo, Caches, Inner};
-use crate::pool::counters::Counters;
-use crate::pool::headers::Kind;
+use crate::pool::counters::{Counters, ThreadCounters, Tier};
 use crate::pool::stats::PoolStats;
 use crate::resource::{Resource, Usage};
 
 impl Inner {
-    pub(super) fn live_bytes(&self) -> i64 {
-        self.live().0
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live().0 as u64
     }
 
-    /// As [`live_bytes`](Self::live_bytes), where somebody counts them.
-    pub(super) fn counted_live_bytes(&self) -> Option<u64> {
-        self.settings.counts().then(|| self.live_bytes() as u64)
-    }
-
-    /// Live bytes and blocks: as counted, or where nobody counts by a look at every block.
+    /// Live bytes and blocks.
     fn live(&self) -> (i64, i64) {
-        if !self.settings.counts() {
-            return self.look_at_every_block();
-        }
-        let (bytes, blocks) = *self.uncounted.lock();
-        let counted = self.counted();
-        // Not below 0: a block that moves between threads meanwhile may have been seen freed and not allocated.
-        ((bytes + counted.0).max(0), (blocks + counted.1).max(0))
-    }
-
-    fn counted(&self) -> (i64, i64) {
         let caches = self.caches.lock();
-        let sum = |of: fn(&Counters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>();
-        (sum(Counters::live_bytes), sum(Counters::live_blocks))
-    }
-
-    fn look_at_every_block(&self) -> (i64, i64) {
-        let direct = self.direct.usage();
-        let mut live = (direct.live_bytes as i64, direct.live_blocks as i64);
-        for header in self.page_map.headers() {
-            for index in 0..header.blocks() {
-                let now = header.word(index).now();
-                if now.kind() == Kind::Live {
-                    live.0 += header.requested(now) as i64;
-                    live.1 += 1;
-                }
-            }
-        }
-        live
-    }
-
-    /// Nobody has counted for a while, and now somebody does. Exact while no thread is inside a call.
-    pub(super) fn count_from_here(&self) {
-        let (looked, counted) = (self.look_at_every_block(), self.counted());
-        *self.uncounted.lock() = (looked.0 - counted.0, looked.1 - counted.1);
+        let sum =
+            |of: fn(&ThreadCounters) -> i64| caches.counters.iter().map(|c| of(c)).sum::<i64>();
+        // Not below 0: a block that moves between threads meanwhile may have been seen freed and not allocated.
+        (sum(ThreadCounters::live_bytes).max(0), sum(ThreadCounters::live_blocks).max(0))
     }
 
     pub(in crate::pool) fn stats(&self) -> PoolStats {
@@ -64,7 +30,8 @@ impl Inner {
         }
         // Locked first: what is counted after a reset is never less than at it.
         let reset_at = self.reset_at.lock();
-        self.raw_stats().since(&reset_at)
+        let seconds = reset_at.0.elapsed().as_secs_f64();
+        PoolStats { seconds, ..self.raw_stats().since(&reset_at.1) }
     }
 
     pub(in crate::pool) fn reset_stats(&self) {
@@ -72,14 +39,15 @@ impl Inner {
             return;
         }
         let mut reset_at = self.reset_at.lock();
-        *reset_at = self.raw_stats();
+        *reset_at = (Instant::now(), self.raw_stats());
         self.peaks_with_gone_regions.lock().0 = 0;
         self.reset_peaks();
         self.all_regions().iter().for_each(|region| region.reset_peaks());
     }
 
     fn reset_peaks(&self) {
-        self.caches.lock().counters.iter().for_each(|counters| counters.reset_peak());
+        let of_thread = |counters: &Arc<ThreadCounters>| counters.in_statistics.reset_peak();
+        self.caches.lock().counters.iter().for_each(of_thread);
         self.back.state().reset_peak_used();
     }
 
@@ -104,6 +72,7 @@ impl Inner {
             reserved_bytes: usage.reserved_bytes as u64,
             captured_bytes,
             driver_calls: usage.driver_calls,
+            fragmentation_rate: self.fragmentation(),
             ..stats
         }
     }
@@ -112,27 +81,34 @@ impl Inner {
     pub(super) fn own_stats(&self) -> PoolStats {
         let caches = self.caches.lock();
         let sum = |of: fn(&Counters) -> &AtomicU64| {
-            let count = |counters: &Arc<Counters>| of(counters).load(Ordering::Relaxed);
+            let count = |c: &Arc<ThreadCounters>| of(&c.in_statistics).load(Ordering::Relaxed);
             caches.counters.iter().map(count).sum::<u64>()
         };
-        let (allocation_count, cache_misses) = (sum(|c| &c.allocations), sum(|c| &c.misses));
+        let served_by = |tier| {
+            let of_thread = |c: &Arc<ThreadCounters>| c.in_statistics.served_by(tier);
+            caches.counters.iter().map(of_thread).sum::<u64>()
+        };
+        // The misses first: an allocation that is counted meanwhile is then a hit too many, not one too few.
+        let [global_hits, reserve_hits, reuse_hits, device_allocations] =
+            [Tier::Global, Tier::Reserve, Tier::Reuse, Tier::Device].map(served_by);
+        let allocation_count = sum(|c| &c.allocations);
         let (total_allocated, total_freed) = (sum(|c| &c.allocated_bytes), sum(|c| &c.freed_bytes));
         let free_count = sum(|c| &c.frees);
         drop(caches);
         let counts = self.back.state().counts;
-        let served = |tier: &AtomicU64| tier.load(Ordering::Relaxed);
+        let cache_misses = global_hits + reserve_hits + reuse_hits + device_allocations;
         PoolStats {
             total_allocated,
             total_freed,
             allocation_count,
             free_count,
-            // What a thread counts between the two sums may be in the second only.
+            // A thread counts a miss first, and then the allocation.
             cache_hits: allocation_count.saturating_sub(cache_misses),
             cache_misses,
-            global_hits: served(&self.served.global),
-            reserve_hits: served(&self.served.reserve),
-            reuse_hits: served(&self.served.reuse) + counts.taken_at_once,
-            device_allocations: served(&self.served.device),
+            global_hits,
+            reserve_hits,
+            reuse_hits,
+            device_allocations,
             pages_created: counts.pages_created,
             pages_released: counts.pages_released,
             page_moves: counts.page_moves,
@@ -182,7 +158,7 @@ impl Inner {
         let peaks = |caches: &Caches| -> i64 {
             caches.counters.iter().map(|counters| counters.peak_live_bytes()).sum()
         };
-        let peak = (peaks(&self.caches.lock()) + self.uncounted.lock().0).max(live);
+        let peak = peaks(&self.caches.lock()).max(live);
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let direct = self.direct.usage();
         let state = self.back.state();

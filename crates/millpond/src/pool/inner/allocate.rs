@@ -1,7 +1,7 @@
 //! Allocating: the thread's cache, then each tier behind it, and the driver last.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::shape::Shape;
 use super::{BelongsTo, Inner, Keep};
@@ -9,7 +9,7 @@ use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Taker, Wanted, avoiding_out_of_reach};
-use crate::pool::counters::{Counters, Counting};
+use crate::pool::counters::{Counters, ThreadCounters, Tier};
 use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::Use;
 use crate::pool::middle::{Batch, EmptySlab};
@@ -168,7 +168,7 @@ impl Inner {
         stream: Stream,
         taker: Taker,
         capture: CaptureState,
-    ) -> Option<(Arc<ThreadCache>, Arc<Counters>)> {
+    ) -> Option<(Arc<ThreadCache>, Arc<ThreadCounters>)> {
         if self.belongs_to == BelongsTo::Capture {
             return None;
         }
@@ -210,7 +210,7 @@ impl Inner {
         bytes: usize,
         shape: Shape,
         taker: Taker,
-        attached: Option<(&ThreadCache, Counting<'_>)>,
+        attached: Option<(&ThreadCache, &Counters)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
         let cache = attached.map(|(cache, _)| cache);
@@ -227,19 +227,18 @@ impl Inner {
         let came_back = cache
             .filter(|cache| self.take_in(cache))
             .and_then(|cache| self.take_cached(cache, bytes, shape));
-        let offset = match came_back {
-            Some(offset) => Ok(Some(offset)),
-            None => match shape {
-                Shape::OfSlab(class) => self.allocate_small(bytes, class, taker, cache, patience),
-                Shape::Own { .. } => self.allocate_large(bytes, shape, taker, cache, patience),
-            },
+        if let Some(offset) = came_back {
+            // What others have freed is in the thread's own cache again: a hit.
+            self.count(attached, |counters| counters.allocated(bytes));
+            return Ok(self.back.address_of(offset));
+        }
+        let served = match shape {
+            Shape::OfSlab(class) => self.allocate_small(bytes, class, taker, cache, patience),
+            Shape::Own { .. } => self.allocate_large(bytes, shape, taker, cache, patience),
         };
-        match offset {
-            Ok(Some(offset)) => {
-                self.count(attached, |counters| {
-                    counters.missed();
-                    counters.allocated(bytes);
-                });
+        match served {
+            Ok(Some((offset, tier))) => {
+                self.count_miss(attached, tier, bytes);
                 Ok(self.back.address_of(offset))
             }
             Ok(None) => Err(AllocError::WouldWait { bytes }),
@@ -253,7 +252,7 @@ impl Inner {
         &self,
         bytes: usize,
         taker: Taker,
-        attached: Option<(&ThreadCache, Counting<'_>)>,
+        attached: Option<(&ThreadCache, &Counters)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
         if patience == Patience::None {
@@ -268,15 +267,11 @@ impl Inner {
         };
         let ptr = ptr
             .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
-        self.served_by(&self.served.device, taker);
-        self.count(attached, |counters| {
-            counters.missed();
-            counters.allocated(bytes);
-        });
+        self.count_miss(attached, Tier::Device, bytes);
         Ok(ptr)
     }
 
-    /// `None`: not without waiting.
+    /// A block, and the tier that it is from. `None`: not without waiting.
     pub(super) fn allocate_small(
         &self,
         bytes: usize,
@@ -284,18 +279,20 @@ impl Inner {
         taker: Taker,
         cache: Option<&ThreadCache>,
         patience: Patience,
-    ) -> DriverResult<Option<u64>> {
+    ) -> DriverResult<Option<(u64, Tier)>> {
         // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
         let taken = avoiding_out_of_reach(|| {
-            let Some(batch) = self.take_batch(class, taker, patience)? else { return Ok(None) };
+            let Some((batch, tier)) = self.take_batch(class, taker, patience)? else {
+                return Ok(None);
+            };
             if let Err(error) = self.back.order(&batch.points, taker) {
                 let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
                 self.give_small(entries, Keep::No);
                 return Err(error);
             }
-            Ok(Some(batch.entries))
+            Ok(Some((batch.entries, tier)))
         });
-        let Some(mut entries) = taken? else { return Ok(None) };
+        let Some((mut entries, tier)) = taken? else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
@@ -306,52 +303,53 @@ impl Inner {
             let rest = entries.into_iter().skip(filled);
             self.give_small(rest.map(|entry| (taker.slot, entry)), Keep::Yes);
         }
-        Ok(Some(entry.offset))
+        Ok(Some((entry.offset, tier)))
     }
 
-    /// Blocks of a class: from the global cache, from slabs, from the reserve, from a new slab, and if all else fails from
+    /// Blocks of a class, and the tier that they are from: the global cache, the reserve, slabs, a new slab, and if all else fails
     /// what other streams have freed.
     fn take_batch(
         &self,
         class: Class,
         taker: Taker,
         patience: Patience,
-    ) -> DriverResult<Option<Batch>> {
+    ) -> DriverResult<Option<(Batch, Tier)>> {
         // One for the caller, the rest for the cache.
         let most = self.settings.batch().min(self.settings.bounds().blocks + 1);
         let mut middle = self.middle.lock();
-        let batch = middle.take(class, taker.slot, most);
+        let entries = middle.take_global(class, taker.slot, most);
+        if !entries.is_empty() {
+            return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Global)));
+        }
+        let entries = middle.take_reserved_small(class, most);
+        if !entries.is_empty() {
+            return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Reserve)));
+        }
+        let batch = middle.take_from_slab(class, taker.slot, most);
         let usable = |points: &Points| {
             self.back.is_ordered(points, taker.slot)
                 || patience == Patience::Some && self.back.can_wait_for(points)
         };
         if !batch.entries.is_empty() && usable(&batch.points) {
-            let tier = if batch.from_global { &self.served.global } else { &self.served.reuse };
-            self.served_by(tier, taker);
-            return Ok(Some(batch));
+            return Ok(Some((batch, Tier::Reuse)));
         }
-        let entries = middle.take_reserved_small(class, most);
         drop(middle);
         if !batch.entries.is_empty() {
             self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
         }
-        if !entries.is_empty() {
-            self.served_by(&self.served.reserve, taker);
-            return Ok(Some(Batch { entries, ..Batch::default() }));
-        }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
             let batch = self.middle.lock().take_from_others(class, usable);
-            if batch.is_some() {
-                return Ok(batch);
+            if let Some(batch) = batch {
+                return Ok(Some((batch, Tier::Reuse)));
             }
         }
         match self.add_slab(class, taker, most, patience) {
-            Ok(batch) => Ok(batch),
+            Ok(added) => Ok(added),
             // Memory is out, but a block that another stream has freed will do.
             Err(error) if error.is_out_of_memory() => {
                 let batch = self.middle.lock().take_from_others(class, usable);
-                if batch.is_some() { Ok(batch) } else { Err(error) }
+                batch.map(|batch| Some((batch, Tier::Reuse))).ok_or(error)
             }
             Err(error) => Err(error),
         }
@@ -373,20 +371,18 @@ impl Inner {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
-    /// A new slab, and up to `most` blocks of it. `None`: not without waiting.
+    /// Up to `most` blocks of a new slab, and where its memory is from. `None`: not without waiting.
     pub(super) fn add_slab(
         &self,
         class: Class,
         taker: Taker,
         most: usize,
         patience: Patience,
-    ) -> DriverResult<Option<Batch>> {
+    ) -> DriverResult<Option<(Batch, Tier)>> {
         let bytes = class.slab_bytes();
         let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
-        let Some(Placed { node, start, points, .. }) = self.allocate_range(wanted, patience)?
-        else {
-            return Ok(None);
-        };
+        let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
+        let Placed { node, start, points, .. } = placed;
         let mut middle = self.middle.lock();
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
@@ -394,10 +390,10 @@ impl Inner {
         placed.place(start, node);
         self.page_map.set_all(start, bytes, Some(placed));
         let slab = EmptySlab { header, node, start, class, points };
-        Ok(Some(middle.add_slab(slab, taker.slot, most)))
+        Ok(Some((middle.add_slab(slab, taker.slot, most), tier)))
     }
 
-    /// `None`: not without waiting.
+    /// A block, and the tier that it is from. `None`: not without waiting.
     pub(super) fn allocate_large(
         &self,
         bytes: usize,
@@ -405,17 +401,16 @@ impl Inner {
         taker: Taker,
         cache: Option<&ThreadCache>,
         patience: Patience,
-    ) -> DriverResult<Option<u64>> {
-        let entry = match self.take_reserved_large(shape, taker) {
-            Some(entry) => entry,
-            None => match self.place_large(shape, taker, patience)? {
-                Some(entry) => entry,
-                None => return Ok(None),
-            },
+    ) -> DriverResult<Option<(u64, Tier)>> {
+        let reserved = self.take_reserved_large(shape).map(|entry| (entry, Tier::Reserve));
+        let taken = match reserved {
+            Some(taken) => Some(taken),
+            None => self.place_large(shape, taker, patience)?,
         };
+        let Some((entry, tier)) = taken else { return Ok(None) };
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
-        Ok(Some(entry.offset))
+        Ok(Some((entry.offset, tier)))
     }
 
     /// A block of its own from the back, by a thread whose cache is [known](ThreadCache::is_known) and has none, if there is one that needs
@@ -441,9 +436,7 @@ impl Inner {
         let mut pending = Pending::default();
         cache.take_pending(&mut pending);
         let blocks = pending.offsets().map(|offset| self.unlist(offset));
-        let counts = self.settings.counts();
-        let placed =
-            self.back.free_and_allocate(blocks, block_bytes, align, cache.stream(), counts);
+        let placed = self.back.free_and_allocate(blocks, block_bytes, align, cache.stream(), false);
         let (node, start, header) = placed?;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
@@ -451,35 +444,35 @@ impl Inner {
         header.word(0).set(cache.live.with_slack(slack));
         self.page_map.set(start, Some(header));
         let counters = cache.counters(self);
-        counters.missed();
+        counters.missed(Tier::Reuse);
         counters.allocated(bytes);
         Some(self.back.address_of(start))
     }
 
-    /// A block of its own, that is nobody's yet.
+    /// A block of its own, that is nobody's yet, and where its memory is from. `None`: not without waiting.
     pub(super) fn place_large(
         &self,
         shape: Shape,
         taker: Taker,
         patience: Patience,
-    ) -> DriverResult<Option<Entry>> {
+    ) -> DriverResult<Option<(Entry, Tier)>> {
         let (block_bytes, align) = shape.bytes_and_align();
         let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
-        let Some(placed) = self.allocate_range(wanted, patience)? else { return Ok(None) };
+        let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
         let Placed { node, start, header, .. } = placed;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
         header.place_own(start, block_bytes, node);
         header.word(0).set(Word::FREE);
         self.page_map.set(start, Some(header));
-        Ok(Some(Entry { offset: start, header: id, index: 0 }))
+        Ok(Some((Entry { offset: start, header: id, index: 0 }, tier)))
     }
 
-    /// A tier has served a request, if it was a user's and somebody counts.
-    pub(super) fn served_by(&self, tier: &AtomicU64, taker: Taker) {
-        if taker.slot != StreamSlot::NOBODY && self.settings.counts() {
-            // Relaxed: a count orders nothing. Not on the fast path.
-            tier.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts an allocation that a tier behind the thread's cache has served.
+    fn count_miss(&self, attached: Option<(&ThreadCache, &Counters)>, tier: Tier, bytes: usize) {
+        self.count(attached, |counters| {
+            counters.missed(tier);
+            counters.allocated(bytes);
+        });
     }
 }

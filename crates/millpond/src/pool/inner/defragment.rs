@@ -113,7 +113,7 @@ impl Inner {
             adaptive.given_back();
             // What was needed once, long ago, no longer says how much may be reserved; nor does what was live when memory was
             // last asked for.
-            self.back.set_live_bytes(self.counted_live_bytes());
+            self.back.set_live_bytes(Some(self.live_bytes()));
             self.back.state().forget_peak();
         }
     }
@@ -145,11 +145,7 @@ impl Inner {
             return;
         }
         let config = self.settings.get();
-        // Without counters, what is live is not worth finding out here.
-        if config.enable_defrag
-            && config.enable_stats
-            && self.fragmentation() > config.defrag_threshold
-        {
+        if config.enable_defrag && self.fragmentation() > config.defrag_threshold {
             self.fragmentation_seen.store(true, Ordering::Relaxed);
             background::wake(self.id);
         }

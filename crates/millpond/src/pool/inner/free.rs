@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
-use crate::pool::counters::Counting;
+use crate::pool::counters::Counters;
 use crate::pool::headers::{Block, HeaderId, Kind, Tag, Word};
 use crate::pool::heap::NodeId;
 use crate::pool::inbox::Left;
@@ -216,13 +216,22 @@ impl Inner {
         }
     }
 
+    /// What the block that begins at an address holds, with what was not asked for. 0 where none of these tiers or their regions does.
+    pub(in crate::pool) fn held_bytes(&self, ptr: DevicePtr) -> usize {
+        match (self.find(ptr), self.region_around(ptr)) {
+            (Some(block), _) => block.header.block_bytes() as usize,
+            (None, Some(region)) => region.held_bytes(ptr),
+            (None, None) => 0,
+        }
+    }
+
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
     pub(super) fn free_live(
         &self,
         block: Block<'_>,
         now: Word,
         stream: StreamSlot,
-        attached: Option<(&ThreadCache, Counting<'_>)>,
+        attached: Option<(&ThreadCache, &Counters)>,
     ) -> bool {
         let requested = block.requested(now);
         let count = || self.count(attached, |counters| counters.freed(requested));

@@ -6,6 +6,7 @@ use super::allocate::Patience;
 use super::{Inner, WORTH_DRAINING_BYTES};
 use crate::driver::{DriverError, DriverResult};
 use crate::pool::back::{Placed, Reach, Wanted};
+use crate::pool::counters::Tier;
 use crate::pool::points::StreamSlot;
 use crate::pool::streams::Settle;
 
@@ -13,20 +14,19 @@ use crate::pool::streams::Settle;
 const LAST_ATTEMPTS: usize = 8;
 
 impl Inner {
-    /// A range with memory under it. What caches keep is used before the driver is asked for more. `None`: not without
-    /// waiting.
+    /// A range with memory under it, and whether that is reused or new. What caches keep is used before the driver is asked for more.
+    /// `None`: not without waiting.
     pub(super) fn allocate_range(
         &self,
         wanted: Wanted,
         patience: Patience,
-    ) -> DriverResult<Option<Placed>> {
+    ) -> DriverResult<Option<(Placed, Tier)>> {
         let reach = match patience {
             Patience::Some => Reach::WithinSlack,
             Patience::None => Reach::Ordered,
         };
         if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
-            self.served_by(&self.served.reuse, wanted.taker);
-            return Ok(Some(placed));
+            return Ok(Some((placed, Tier::Reuse)));
         }
         if patience == Patience::None {
             return Ok(None);
@@ -37,8 +37,7 @@ impl Inner {
             // Relaxed: as below.
             self.kept_after_drain.store(self.kept_bytes(), Ordering::Relaxed);
             if let Some(placed) = placed? {
-                self.served_by(&self.served.reuse, wanted.taker);
-                return Ok(Some(placed));
+                return Ok(Some((placed, Tier::Reuse)));
             }
         }
         // As for what other streams have freed: waiting comes before growing beyond the slack.
@@ -46,11 +45,9 @@ impl Inner {
             && self.back.settle(Settle::Gone)?
             && let Some(placed) = self.back.allocate_in_place(wanted, reach)?
         {
-            self.served_by(&self.served.reuse, wanted.taker);
-            return Ok(Some(placed));
+            return Ok(Some((placed, Tier::Reuse)));
         }
-        self.served_by(&self.served.device, wanted.taker);
-        self.back.set_live_bytes(self.counted_live_bytes());
+        self.back.set_live_bytes(Some(self.live_bytes()));
         self.borrow_pages(wanted.bytes);
         let reserved_before = self.back.reserved_bytes();
         let mut answer = self.back.allocate_mapping(wanted);
@@ -70,7 +67,7 @@ impl Inner {
             self.back.release_beyond(reserved_before);
         }
         self.look_at_fragmentation();
-        answer.map(Some)
+        answer.map(|placed| Some((placed, Tier::Device)))
     }
 
     /// Memory is out: gives up everything that is kept, and waits for whatever can be waited for.
@@ -122,8 +119,7 @@ impl Inner {
 
     /// What is used and nobody's: kept in caches, and left over in slabs and by rounding.
     fn kept_bytes(&self) -> u64 {
-        // Where nobody counts, none of it may be live.
-        self.back.used_bytes().saturating_sub(self.counted_live_bytes().unwrap_or(0))
+        self.back.used_bytes().saturating_sub(self.live_bytes())
     }
 }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::{Inner, Keep};
 use crate::driver::{DriverResult, StreamWatcher};
-use crate::pool::counters::Counters;
+use crate::pool::counters::ThreadCounters;
 use crate::pool::headers::{Tag, Word};
 use crate::pool::points::StreamSlot;
 use crate::pool::thread_cache::{Entry, ThreadCache};
 
 impl Inner {
-    pub(in crate::pool) fn add_counters(&self) -> Arc<Counters> {
+    pub(in crate::pool) fn add_counters(&self) -> Arc<ThreadCounters> {
         let mut caches = self.caches.lock();
         caches.unused_counters.pop().unwrap_or_else(|| {
-            let counters = Arc::new(Counters::default());
+            let counters = Arc::new(ThreadCounters::default());
             caches.counters.push(Arc::clone(&counters));
             counters
         })
@@ -39,7 +39,7 @@ impl Inner {
     pub(in crate::pool) fn detach(
         &self,
         of_thread: impl Iterator<Item = Arc<ThreadCache>>,
-        counters: Arc<Counters>,
+        counters: Arc<ThreadCounters>,
     ) {
         if self.has_forked() {
             return;

@@ -97,7 +97,7 @@ impl Inner {
         };
         match self.allocate_range(wanted, Patience::Some) {
             Ok(placed) => {
-                let placed = placed.expect("patient requests are served or fail");
+                let (placed, _) = placed.expect("patient requests are served or fail");
                 self.back.free_after(placed.node, Points::default());
                 if let Some(header) = placed.header {
                     self.back.header_is_unused(header);

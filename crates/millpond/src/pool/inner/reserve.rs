@@ -8,7 +8,7 @@ use super::shape::Shape;
 use super::{BelongsTo, Inner};
 use crate::driver::{Driver, DriverResult};
 use crate::pool::back::Taker;
-use crate::pool::points::Points;
+use crate::pool::points::{Points, StreamSlot};
 use crate::pool::size_class::Class;
 use crate::pool::thread_cache::Entry;
 use crate::resource::AllocError;
@@ -48,10 +48,13 @@ impl Inner {
         let mut entries = Vec::new();
         while entries.len() < count {
             let most = count - entries.len();
-            let batch = self.middle.lock().take_nobodys(class, most);
+            let batch = self.middle.lock().take_from_slab(class, StreamSlot::NOBODY, most);
             let batch = match batch.entries.is_empty() {
                 false => Ok(Some(batch)),
-                true => self.add_slab(class, Taker::NOBODY, most, Patience::Some),
+                true => {
+                    let added = self.add_slab(class, Taker::NOBODY, most, Patience::Some);
+                    added.map(|added| added.map(|(batch, _)| batch))
+                }
             };
             // For any stream means that nothing has to be waited for later.
             let ordered = batch.and_then(|batch| {
@@ -73,7 +76,10 @@ impl Inner {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
             match self.place_large(shape, Taker::NOBODY, Patience::Some) {
-                Ok(entry) => entries.push(entry.expect("patient requests are served or fail")),
+                Ok(placed) => {
+                    let (entry, _) = placed.expect("patient requests are served or fail");
+                    entries.push(entry);
+                }
                 Err(error) => {
                     self.return_reserved(entries);
                     return Err(error);
@@ -92,7 +98,7 @@ impl Inner {
 
     /// A block of exactly this size that was set aside.
     #[inline]
-    pub(super) fn take_reserved_large(&self, shape: Shape, taker: Taker) -> Option<Entry> {
+    pub(super) fn take_reserved_large(&self, shape: Shape) -> Option<Entry> {
         if self.reserved_large.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -101,8 +107,6 @@ impl Inner {
         let entry = middle.take_reserved_large(block_bytes, align)?;
         // Under the lock, as everywhere: else it would be off when others take or give up at the same moment.
         self.reserved_large.fetch_sub(1, Ordering::Relaxed);
-        drop(middle);
-        self.served_by(&self.served.reserve, taker);
         Some(entry)
     }
 
