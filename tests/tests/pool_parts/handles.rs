@@ -11,7 +11,7 @@ use super::{MIB, alone, assert_no_findings, pool, stream, write};
 
 /// A device so large that handles may have 64 pages.
 fn large_gpu(seed: u64) -> Arc<SimGpu> {
-    let text = "base = 'v100-16g'\n[memory]\ncapacity = '40GiB'\n";
+    let text = "base = 'v100-16g'\n[memory]\ncapacity = '300GiB'\n";
     let profile = Profile::parse("large", text).expect("a right profile");
     let options = SimOptions { seed, run_order: RunOrder::Adversarial, ..SimOptions::default() };
     Arc::new(SimGpu::with_options(profile, options))

@@ -153,6 +153,12 @@ impl Streams {
         self.order == Order::Events && points.iter().all(can)
     }
 
+    /// Whether other streams [can be made to wait](Self::can_wait_for) for every one, as far as is known. Looks at all streams.
+    pub(super) fn are_all_in_reach(&self) -> bool {
+        self.order == Order::Events
+            && self.slots.values().all(|state| !state.is_captured && !state.is_gone)
+    }
+
     /// Whether a stream may use memory with these points, as far as is known: it comes after them, or can be made to. Nobody's
     /// stream cannot.
     pub(super) fn can_serve(&self, points: &Points, taker: StreamSlot) -> bool {

@@ -11,7 +11,7 @@ use super::sharing::Keeps;
 use super::{Reach, State, Wanted};
 use crate::driver::{Driver, DriverResult};
 use crate::pool::heap::{Found, NodeId, Use};
-use crate::pool::points::Points;
+use crate::pool::points::{Points, StreamSlot};
 use crate::pool::streams::Order;
 
 /// Pages of the handles that are asked for.
@@ -89,7 +89,7 @@ struct FreeMemory {
 /// left of one would be too much.
 pub(super) fn largest_handle_pages(slack: f64, capacity_bytes: u64, page_bytes: u64) -> usize {
     /// Handles of which there is room for on a device, at the least.
-    const HANDLES_OF_DEVICE: u64 = 256;
+    const HANDLES_OF_DEVICE: u64 = 2048;
     if slack == 0.0 || page_bytes == 0 {
         return 1;
     }
@@ -128,14 +128,12 @@ impl State {
             (_, Some(fresh)) => self.compose(fresh, wanted, prefer),
             (_, None) => return Ok(None),
         };
-        let points = self.points_of_pieces(&pieces);
         let Wanted { bytes, taker, .. } = wanted;
-        let mut all = match place.comes_after_hole {
-            true => self.points_around(place.found, bytes),
-            false => Points::default(),
-        };
-        all.merge(points.clone());
-        let waits = self.streams.order(&all, taker.slot, taker.handle, driver)?;
+        if place.comes_after_hole {
+            self.order(place.found, bytes, taker, driver)?;
+        }
+        let points = self.points_of_pieces(&pieces);
+        let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
         self.counts.cross_stream_waits += waits as u64;
         let node = self.take_for_pieces(place, &pieces, wanted);
         for piece in &pieces {
@@ -234,8 +232,11 @@ impl State {
         let pages = self.pages.of(start, wanted.bytes);
         let is_missing = |state: &State, page: &usize| state.pages.mapping(*page).is_none();
         let missing = pages.clone().filter(|page| is_missing(self, page)).count();
-        let grows = self.grows(missing, wanted, prefer);
-        let mut free = self.find_free(missing, wanted, pages.clone());
+        let grows = missing > 0 && self.grows(missing, wanted, prefer);
+        let mut free = match grows || missing == 0 {
+            true => FreeMemory::default(),
+            false => self.find_free(missing, wanted, pages.clone()),
+        };
         let mut pieces = Vec::new();
         let mut page = pages.start;
         while let Some(first) = (page..pages.end).find(|page| is_missing(self, page)) {
@@ -277,7 +278,10 @@ impl State {
         let Fresh { hole, start, is_begun, pages, .. } = fresh;
         let (first, count) = (pages.start, pages.len());
         let grows = self.grows(count, wanted, prefer);
-        let mut free = self.find_free(count, wanted, 0..0);
+        let mut free = match grows {
+            true => FreeMemory::default(),
+            false => self.find_free(count, wanted, 0..0),
+        };
         let may_be_pushed =
             start == self.pages.start_of(first) && wanted.align <= self.pages.start_of(1);
         let mut pieces = Vec::new();
@@ -334,9 +338,12 @@ impl State {
     /// Not what lies under some pages, which the block will use where it is.
     fn find_free(&mut self, count: usize, wanted: Wanted, except: Range<usize>) -> FreeMemory {
         let mut free = FreeMemory::default();
+        let all_are_in_reach =
+            wanted.taker.slot != StreamSlot::NOBODY && self.streams.are_all_in_reach();
         let usable = |points: &Points| {
             // All of a capture's memory was freed by the one stream it is for.
-            self.streams.order_by() == Order::SameStream
+            all_are_in_reach
+                || self.streams.order_by() == Order::SameStream
                 || self.streams.can_serve(points, wanted.taker.slot)
         };
         let mut whole_pages = 0;

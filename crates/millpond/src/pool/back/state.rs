@@ -81,7 +81,7 @@ impl State {
     }
 
     /// Makes a stream come after the points of a range of a hole, where it does not already.
-    fn order(
+    pub(super) fn order(
         &mut self,
         found: Found,
         bytes: u64,
