@@ -112,6 +112,8 @@ pub(super) struct State {
     chunks: Chunks,
     handles: Handles,
     largest_handle_pages: usize,
+    /// The driver had no more when it was last asked, and nothing was given back since.
+    is_short: bool,
     /// Mappings that are on their way out.
     leaving: Vec<Leaving>,
     /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
@@ -210,6 +212,7 @@ impl Back {
                     device.capacity_bytes as u64,
                     page_bytes,
                 ),
+                is_short: false,
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,

@@ -21,13 +21,21 @@ struct RunSearch {
 }
 
 /// What has to be done for a block to lie somewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Price {
     /// Pages for which there is no memory that could be used.
     pub(super) new_pages: usize,
     pub(super) mappings: usize,
     /// Pages that nothing used before.
     pub(super) pages: usize,
+}
+
+impl Price {
+    /// By what is dearest. Where memory is short that is pages, of which neighbours can share those at their ends, and else mappings.
+    pub(super) fn order(self, is_short: bool) -> (usize, usize, usize) {
+        let Price { new_pages, mappings, pages } = self;
+        if is_short { (new_pages, pages, mappings) } else { (new_pages, mappings, pages) }
+    }
 }
 
 impl State {
@@ -191,7 +199,7 @@ impl State {
                     }
                     let price = self.price(start, bytes, hole, usable);
                     if let Some(price) = price
-                        && best.as_ref().is_none_or(|(least, _)| price < *least)
+                        && best.as_ref().is_none_or(|(least, _)| self.is_less(price, *least))
                     {
                         best = Some((price, Found { node, start }));
                     }
@@ -200,6 +208,10 @@ impl State {
             looked_at < most
         });
         best
+    }
+
+    pub(super) fn is_less(&self, price: Price, than: Price) -> bool {
+        price.order(self.is_short) < than.order(self.is_short)
     }
 
     /// What it takes for a block to lie somewhere in a hole. `None`: some page there is mapped, and its memory is in use elsewhere.

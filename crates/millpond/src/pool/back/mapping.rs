@@ -5,6 +5,7 @@ use super::plan::{Plan, Prefer, Source};
 use super::{Back, Leaving, Reach, State, Wanted, avoiding_out_of_reach};
 use crate::driver::{Call, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle};
 use crate::pool::heap::{NodeId, Use};
+use crate::pool::pages::MappingId;
 
 /// Mappings for each handle, after which those that nothing has used for long go.
 const MAPPINGS_PER_HANDLE: usize = 4;
@@ -47,12 +48,29 @@ impl Back {
             if !answer.as_ref().is_err_and(DriverError::is_out_of_memory) {
                 break;
             }
+            self.let_unused_mappings_go();
             // What was had before there was no more would keep others from it.
             let excess_bytes = self.reserved_bytes().saturating_sub(reserved_before);
             self.release_loose((excess_bytes / self.page_bytes) as usize);
         }
         self.state.lock().let_old_mappings_go(&self.driver);
         answer
+    }
+
+    /// Memory is short: addresses whose memory is in use elsewhere keep holes from being completed, and those do not waste the ends of
+    /// pages.
+    #[cold]
+    fn let_unused_mappings_go(&self) {
+        let mut state = self.state.lock();
+        state.is_short = true;
+        let _ = state.streams.record_all(&self.driver);
+        let _ = state.streams.poll_all(&self.driver);
+        let numbers = state.handles.mappings.numbers();
+        for id in numbers.map(MappingId) {
+            state.let_go_if_unused(id);
+        }
+        drop(state);
+        let _ = self.unmap_left(Wait::No);
     }
 
     fn try_mapping(
@@ -270,7 +288,8 @@ impl State {
 
     /// Lets mappings go that nothing has used for long, if there are too many.
     fn let_old_mappings_go(&mut self, driver: &dyn Driver) {
-        let most = MAPPINGS_PER_HANDLE * self.handles.handles.len();
+        let per_handle = if self.is_short { 1 } else { MAPPINGS_PER_HANDLE };
+        let most = per_handle * self.handles.handles.len();
         if self.handles.mappings.len() <= most + self.leaving.len() {
             return;
         }
@@ -283,15 +302,22 @@ impl State {
                 return;
             }
             let Some(id) = self.handles.next_by_age() else { return };
-            let mapping = *self.handles.mapping(id);
-            let is_only = self.handles.handle(mapping.handle).mappings.len() == 1;
-            if mapping.leaves || is_only || self.pages.used_bits(mapping.first, mapping.pages) != 0
-            {
+            if std::mem::take(&mut self.handles.mapping_mut(id).is_recent) && !self.is_short {
                 continue;
             }
-            if std::mem::take(&mut self.handles.mapping_mut(id).is_recent) {
-                continue;
-            }
+            self.let_go_if_unused(id);
+        }
+    }
+
+    /// Lets a mapping go that nothing uses, whose work is done, and whose memory has other addresses.
+    fn let_go_if_unused(&mut self, id: MappingId) {
+        let Some(mapping) = self.handles.mappings.find(id.0).copied() else { return };
+        let handle = self.handles.handle(mapping.handle);
+        let staying = handle.mappings.iter().filter(|id| !self.handles.mapping(**id).leaves);
+        if mapping.leaves || staying.count() == 1 {
+            return;
+        }
+        if self.pages.used_bits(mapping.first, mapping.pages) == 0 {
             let hole = self.pages.hole_around(mapping.first);
             if self.streams.have_passed(&self.heap.node(hole).points) {
                 self.let_go(id);

@@ -118,7 +118,7 @@ impl State {
         let (missing, fresh) = (self.find_missing(wanted, reach), self.find_fresh(wanted));
         let (place, pieces) = match (missing, fresh) {
             (Some((price, found)), fresh)
-                if fresh.as_ref().is_none_or(|fresh| price <= fresh.price) =>
+                if fresh.as_ref().is_none_or(|fresh| !self.is_less(fresh.price, price)) =>
             {
                 (
                     Place { found, comes_after_hole: true },

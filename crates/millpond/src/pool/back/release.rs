@@ -54,8 +54,10 @@ impl Back {
         drop(state);
         let _ = self.unmap_left(Wait::Yes);
         let released = self.release_loose(pages);
+        let mut state = self.state.lock();
+        state.is_short &= released == 0;
         // Only to be rid of events; what cannot be asked now is asked later.
-        let _ = self.state.lock().streams.poll_all(&self.driver);
+        let _ = state.streams.poll_all(&self.driver);
         released
     }
 
@@ -89,6 +91,7 @@ impl Back {
             if released == 0 {
                 break;
             }
+            self.state.lock().is_short = false;
             given_back += (released / self.page_bytes) as usize;
         }
         given_back
