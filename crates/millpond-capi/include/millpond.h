@@ -59,7 +59,7 @@ typedef struct millpond_config {
   size_t thread_cache_max_blocks;
   // Bytes that a thread keeps for one stream.
   size_t thread_cache_max_bytes;
-  // Blocks of one class that the global cache keeps for one stream. 0 switches the global cache off.
+  // Blocks of one size, up to 1 MiB, that the global cache keeps for one stream. 0 switches the global cache off.
   size_t global_cache_max_blocks;
   // Bytes that the global cache keeps for one stream.
   size_t global_cache_max_bytes;

@@ -19,7 +19,7 @@ pub struct millpond_config {
     pub thread_cache_max_blocks: usize,
     /// Bytes that a thread keeps for one stream.
     pub thread_cache_max_bytes: usize,
-    /// Blocks of one class that the global cache keeps for one stream. 0 switches the global cache off.
+    /// Blocks of one size, up to 1 MiB, that the global cache keeps for one stream. 0 switches the global cache off.
     pub global_cache_max_blocks: usize,
     /// Bytes that the global cache keeps for one stream.
     pub global_cache_max_bytes: usize,

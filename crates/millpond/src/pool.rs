@@ -3,7 +3,7 @@
 //! ```text
 //!   thread cache      one per thread and stream; no lock, no atomic read-modify-write       thread_cache, shelf, attached
 //!        │  batches of 16, both ways
-//!   global cache      free blocks of all threads, by stream and class                       middle
+//!   global cache      free blocks of all threads up to 1 MiB, by stream and size            middle
 //!        │
 //!   slabs             64–256 KiB of blocks of one class; larger blocks go past them         middle, size_class
 //!        │

@@ -4,16 +4,23 @@
 //!   a shelf (blocks of one size)  at most thread_cache_max_blocks
 //!   all shelves together          at most ¾ of thread_cache_max_bytes; the rest is for blocks of slabs, and if those
 //!                                 have been granted some, less by that
-//!   a miss                        fetches the one block that was asked for, no batch
+//!   a miss                        fetches the one block that was asked for, no batch, from behind the global cache
 //! ```
+//!
+//! The global cache, which serves such blocks in batches, is switched off here: `tiers` has it.
 
 use millpond::Resource;
 use millpond::driver::Stream;
 use millpond::pool::{Pool, PoolConfig};
 
-use super::{MIB, alone, gpu, pool, stream};
+use super::{MIB, gpu, pool, stream};
 
 const LARGEST_OF_SLABS_BYTES: usize = 32 << 10;
+
+/// Without the global cache, and the background.
+fn alone() -> PoolConfig {
+    PoolConfig { global_cache_max_blocks: 0, ..super::alone() }
+}
 
 /// Frees some blocks of these sizes, in this order, and allocates as many again. Returns how many of each size the cache had kept.
 fn kept(pool: &Pool, stream: Stream, sizes: &[(usize, usize)]) -> Vec<u64> {

@@ -69,6 +69,48 @@ fn global_cache() {
     assert!(off.reuse_hits + off.device_allocations > on.reuse_hits + on.device_allocations);
 }
 
+/// The global cache serves blocks of up to 1 MiB, in batches, and gives them up before the pool grows.
+#[test]
+fn blocks_of_up_to_1_mib_go_by_the_global_cache() {
+    for bytes in [40_000, 300_000, MIB] {
+        let gpu = gpu(0);
+        let stream = stream(&gpu);
+        let config =
+            PoolConfig { thread_cache_max_blocks: 16, batch_alloc_count: 8, slack: 0.0, ..alone() };
+        let pool = pool(&gpu, config.clone());
+        let blocks: Vec<_> = (0..32).map(|_| pool.allocate(bytes, stream).unwrap()).collect();
+        for block in &blocks[..24] {
+            pool.deallocate(*block, bytes, stream).unwrap();
+        }
+        pool.reset_stats();
+        let take = || (0..8).map(|_| pool.allocate(bytes, stream).unwrap()).collect::<Vec<_>>();
+        let mut elsewhere = std::thread::scope(|scope| scope.spawn(take).join().unwrap());
+        let stats = pool.stats();
+        assert_eq!((stats.global_hits, stats.cache_misses, stats.cache_hits), (1, 1, 7), "{stats}");
+        elsewhere.sort_unstable();
+        let mut older = blocks[..8].to_vec();
+        older.sort_unstable();
+        assert_eq!(elsewhere, older, "the older half of the full cache");
+        // The other thread has ended; its blocks and the rest are there for something larger.
+        for block in elsewhere.iter().chain(&blocks[24..]) {
+            pool.deallocate(*block, bytes, stream).unwrap();
+        }
+        pool.assert_valid();
+        let reserved = pool.usage().reserved_bytes;
+        let whole = pool.allocate(31 * bytes, stream).unwrap();
+        assert_eq!(pool.usage().reserved_bytes, reserved, "nothing new was needed");
+        pool.deallocate(whole, 31 * bytes, stream).unwrap();
+        // Within bounds, and not at all.
+        for (most, hits) in [(2, true), (0, false)] {
+            let config = PoolConfig { global_cache_max_blocks: most, ..config.clone() };
+            let stats = churn(config, bytes, 40, nothing);
+            assert_eq!(stats.global_hits > 0, hits, "{stats}");
+        }
+        pool.trim();
+        assert_eq!((pool.usage().live_bytes, pool.usage().reserved_bytes), (0, 0));
+    }
+}
+
 #[test]
 fn reserve() {
     for bytes in [1000, 5 * MIB] {

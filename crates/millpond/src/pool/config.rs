@@ -36,11 +36,11 @@ pub struct PoolConfig {
     pub thread_cache_max_blocks: usize,
     /// Bytes that a thread keeps for one stream.
     pub thread_cache_max_bytes: usize,
-    /// Blocks of one class that the global cache keeps for one stream. 0 switches the global cache off.
+    /// Blocks of one size, up to 1 MiB, that the global cache keeps for one stream. 0 switches the global cache off.
     pub global_cache_max_blocks: usize,
     /// Bytes that the global cache keeps for one stream.
     pub global_cache_max_bytes: usize,
-    /// Blocks that go from a slab or the global cache to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0,
+    /// Blocks that go from a slab, the global cache or those set aside to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0,
     /// lowers it.
     pub batch_alloc_count: usize,
     /// How much more than the most that was live may be reserved before memory that nothing uses is mapped again instead: 0.08 is

@@ -27,7 +27,7 @@ use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
 use super::counters::{Counters, ThreadCounters};
 use super::headers::Tag;
-use super::middle::Middle;
+use super::middle::{Middle, OwnInGlobal};
 use super::page_map::PageMap;
 use super::stats::PoolStats;
 use super::streams::Order;
@@ -75,6 +75,7 @@ pub(super) struct Inner {
     pub(super) back: Back,
     page_map: PageMap,
     middle: Mutex<Middle>,
+    own_in_global: Arc<OwnInGlobal>,
     caches: Mutex<Caches>,
     /// Held while caches are emptied, so that whoever has emptied them finds everything in the back: nothing is on its way.
     draining: Mutex<()>,
@@ -197,6 +198,7 @@ impl Inner {
         let back = Back::new(driver, back_options)?;
         let epoch = back.driver().stream_epoch();
         let id = new_number();
+        let middle = Middle::default();
         let for_others = Arc::new(ThreadCounters::default());
         Ok(Inner {
             id,
@@ -204,7 +206,8 @@ impl Inner {
             remembers: epoch.is_some(),
             epoch: epoch.unwrap_or_default(),
             page_map: PageMap::new(back.span_bytes()),
-            middle: Mutex::default(),
+            own_in_global: middle.own_in_global(),
+            middle: Mutex::new(middle),
             caches: Mutex::new(Caches {
                 counters: vec![Arc::clone(&for_others)],
                 ..Caches::default()

@@ -3,11 +3,14 @@
 //! Everything here is under one lock, which is never held while the driver is asked for memory.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::headers::HeaderId;
 use super::heap::NodeId;
 use super::numbers::Numbers;
 use super::points::{Points, StreamSlot};
+use super::shelf::{SHELVES, Shelf};
 use super::size_class::{CLASSES, Class};
 use super::thread_cache::{Bounds, Entry};
 
@@ -21,16 +24,54 @@ pub(super) fn are_twice_as_many(had: usize, has: usize) -> bool {
     had.max(FEW).ilog2() < has.max(FEW).ilog2()
 }
 
-/// Free blocks of a stream, by class. `bytes = Σ classes`.
+/// Free blocks of a stream, by shelf: classes, then sizes of blocks of their own. `bytes = Σ shelves`.
 #[derive(Debug)]
 struct Lists {
-    classes: [Vec<Entry>; CLASSES],
+    shelves: [Vec<Entry>; SHELVES],
     bytes: u64,
 }
 
 impl Default for Lists {
     fn default() -> Lists {
-        Lists { classes: std::array::from_fn(|_| Vec::new()), bytes: 0 }
+        Lists { shelves: std::array::from_fn(|_| Vec::new()), bytes: 0 }
+    }
+}
+
+/// How many blocks of their own the global cache keeps for all streams, by shelf: so that nobody takes the lock to look in vain. Written
+/// under it.
+#[derive(Debug)]
+pub(super) struct OwnInGlobal([AtomicUsize; SHELVES]);
+
+impl Default for OwnInGlobal {
+    fn default() -> OwnInGlobal {
+        OwnInGlobal(std::array::from_fn(|_| AtomicUsize::new(0)))
+    }
+}
+
+impl OwnInGlobal {
+    // Relaxed: whoever does not see a block yet, or any more, takes another.
+
+    /// Whether there may be some on a shelf.
+    pub(super) fn may_have(&self, shelf: Shelf) -> bool {
+        shelf.serves()
+            && shelf.class().is_none()
+            && self.0[shelf.index()].load(Ordering::Relaxed) > 0
+    }
+
+    fn added(&self, shelf: Shelf, blocks: usize) {
+        self.0[shelf.index()].fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    fn removed(&self, shelf: Shelf, blocks: usize) {
+        self.0[shelf.index()].fetch_sub(blocks, Ordering::Relaxed);
+    }
+
+    /// What lists had that are gone.
+    fn gone(&self, lists: Lists) -> impl Iterator<Item = Entry> + use<> {
+        for (index, list) in lists.shelves.iter().enumerate() {
+            self.removed(Shelf::at(index), list.len());
+        }
+        lists.shelves.into_iter().flatten()
     }
 }
 
@@ -69,6 +110,7 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Middle {
     global: HashMap<StreamSlot, Lists, Numbers>,
+    own_in_global: Arc<OwnInGlobal>,
     /// Boxed: a map that grows holds its entries twice, and moves them all at once.
     slabs: HashMap<HeaderId, Box<Slab>, Numbers>,
     /// Slabs with free blocks, by class and by the stream that they serve. No list is empty, so that finding any slab of a class takes
@@ -142,15 +184,32 @@ impl Middle {
     /// Up to `most` blocks that the global cache keeps for a stream.
     pub(super) fn take_global(
         &mut self,
-        class: Class,
+        shelf: Shelf,
         stream: StreamSlot,
         most: usize,
     ) -> Vec<Entry> {
         let Some(lists) = self.global.get_mut(&stream) else { return Vec::new() };
-        let list = &mut lists.classes[class.index()];
+        let list = &mut lists.shelves[shelf.index()];
         let entries = list.split_off(list.len().saturating_sub(most));
-        lists.bytes -= class.block_bytes() * entries.len() as u64;
+        lists.bytes -= shelf.block_bytes() * entries.len() as u64;
+        self.own_in_global.removed(shelf, entries.len());
         entries
+    }
+
+    /// Up to `most` blocks of their own that the global cache keeps for any stream, the largest first.
+    pub(super) fn take_some_large(&mut self, most: usize) -> Vec<(StreamSlot, Entry)> {
+        let mut taken = Vec::new();
+        for (stream, lists) in &mut self.global {
+            for index in (CLASSES..SHELVES).rev() {
+                let list = &mut lists.shelves[index];
+                let some = list.split_off(list.len().saturating_sub(most - taken.len()));
+                let shelf = Shelf::at(index);
+                lists.bytes -= shelf.block_bytes() * some.len() as u64;
+                self.own_in_global.removed(shelf, some.len());
+                taken.extend(some.into_iter().map(|entry| (*stream, entry)));
+            }
+        }
+        taken
     }
 
     /// Up to `most` blocks of a slab that serves a stream, and what must be waited for first.
@@ -201,11 +260,21 @@ impl Middle {
         list.split_off(list.len().saturating_sub(most))
     }
 
-    /// A block of exactly this size, aligned so, that was set aside.
-    pub(super) fn take_reserved_large(&mut self, block_bytes: u64, align: u64) -> Option<Entry> {
-        let list = self.reserve.large.get_mut(&block_bytes)?;
-        let at = list.iter().rposition(|entry| entry.offset.is_multiple_of(align))?;
-        Some(list.swap_remove(at))
+    /// Up to `most` blocks of exactly this size, aligned so, that were set aside.
+    pub(super) fn take_reserved_large(
+        &mut self,
+        block_bytes: u64,
+        align: u64,
+        most: usize,
+    ) -> Vec<Entry> {
+        let Some(list) = self.reserve.large.get_mut(&block_bytes) else { return Vec::new() };
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(at) = list.iter().rposition(|entry| entry.offset.is_multiple_of(align))
+        {
+            taken.push(list.swap_remove(at));
+        }
+        taken
     }
 
     /// Everything that was set aside.
@@ -242,7 +311,7 @@ impl Middle {
     /// Puts free blocks into the global cache, as far as there is room for them; returns how many.
     pub(super) fn give(
         &mut self,
-        class: Class,
+        shelf: Shelf,
         stream: StreamSlot,
         entries: impl Iterator<Item = Entry>,
         most: Bounds,
@@ -251,13 +320,14 @@ impl Middle {
             return 0;
         }
         let lists = self.global.entry(stream).or_default();
-        let list = &mut lists.classes[class.index()];
+        let list = &mut lists.shelves[shelf.index()];
         let had = list.len();
-        let bytes_left = most.bytes.saturating_sub(lists.bytes) / class.block_bytes();
+        let bytes_left = most.bytes.saturating_sub(lists.bytes) / shelf.block_bytes();
         let room = most.blocks.saturating_sub(had).min(bytes_left as usize);
         list.extend(entries.take(room));
         let kept = list.len() - had;
-        lists.bytes += class.block_bytes() * kept as u64;
+        lists.bytes += shelf.block_bytes() * kept as u64;
+        self.own_in_global.added(shelf, kept);
         kept
     }
 
@@ -317,8 +387,8 @@ impl Middle {
         let forgotten = streams.iter().zip(are_forgotten(&streams)).filter(|(_, is)| *is);
         let mut entries = Vec::new();
         for (stream, _) in forgotten {
-            let classes = self.global.remove(stream).into_iter().flat_map(|lists| lists.classes);
-            entries.extend(classes.flatten().map(|entry| (*stream, entry)));
+            let Some(lists) = self.global.remove(stream) else { continue };
+            entries.extend(self.own_in_global.gone(lists).map(|entry| (*stream, entry)));
         }
         entries
     }
@@ -330,6 +400,11 @@ impl Middle {
         }
     }
 
+    /// How many blocks of their own the global cache keeps.
+    pub(super) fn own_in_global(&self) -> Arc<OwnInGlobal> {
+        Arc::clone(&self.own_in_global)
+    }
+
     /// Whether the global cache has lists for more streams than it is to keep blocks for.
     pub(super) fn keeps_for_too_many(&self) -> bool {
         self.global.len() > MOST_STREAMS_KEPT
@@ -339,7 +414,7 @@ impl Middle {
     pub(super) fn drain_global(&mut self) -> Vec<(StreamSlot, Entry)> {
         let global = std::mem::take(&mut self.global);
         let of_stream = |(stream, lists): (StreamSlot, Lists)| {
-            lists.classes.into_iter().flatten().map(move |entry| (stream, entry))
+            self.own_in_global.gone(lists).map(move |entry| (stream, entry))
         };
         global.into_iter().flat_map(of_stream).collect()
     }
@@ -378,7 +453,7 @@ mod tests {
         let mut middle = Middle::default();
         let first = middle.add_slab(new_slab(class, 0), stream, 1).entries;
         let most = Bounds { blocks: 10, bytes: u64::MAX };
-        assert_eq!(middle.give(class, stream, first.into_iter(), most), 1);
+        assert_eq!(middle.give(Shelf::of_class(class), stream, first.into_iter(), most), 1);
         let second = middle.add_slab(new_slab(class, 1), stream, 1).entries;
         middle.assert_valid();
         assert_eq!(second[0].header, HeaderId(1));

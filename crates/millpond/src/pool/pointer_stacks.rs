@@ -6,7 +6,7 @@ use super::headers::{BlockWord, Tag, Word};
 use super::pointer_stack::{Cached, PointerStack, TakenSlot};
 use super::points::StreamSlot;
 use super::shelf::{Kept, LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES, Shelf};
-use super::size_class::{CLASSES, Class};
+use super::size_class::CLASSES;
 
 /// How much a cache may keep.
 #[derive(Clone, Copy, Debug)]
@@ -187,16 +187,15 @@ impl Stacks {
         self.push(block)
     }
 
-    /// Adds free blocks of a class, as far as there is room for them; says how many.
+    /// Adds free blocks of a shelf, as far as there is room for them; says how many.
     pub(super) fn fill<'a>(
         &mut self,
-        class: Class,
+        shelf: Shelf,
         blocks: impl ExactSizeIterator<Item = (u64, &'a BlockWord)>,
         most: Bounds,
     ) -> usize {
         self.bound(most);
-        let shelf = Shelf::of_class(class);
-        let kept = Kept::new(class.block_bytes(), shelf);
+        let kept = Kept::new(shelf.block_bytes(), shelf);
         let stack = self.stack(shelf);
         let used = stack.used();
         let wanted = used + blocks.len();
@@ -218,9 +217,13 @@ impl Stacks {
         Some(taken)
     }
 
-    /// Takes the older half of a class's blocks.
-    pub(super) fn take_half(&mut self, class: Class) -> Vec<Cached> {
-        let stack = &mut self.stacks[class.index()];
+    /// Takes the older half of a shelf's blocks. None of a shelf of large blocks that has only a few: others fill the cache then.
+    pub(super) fn take_half(&mut self, shelf: Shelf) -> Vec<Cached> {
+        const FEW: usize = 8;
+        let stack = self.stack(shelf);
+        if shelf.class().is_none() && stack.used() < FEW && !stack.is_full() {
+            return Vec::new();
+        }
         let half = stack.take_first(stack.used().div_ceil(2));
         self.room += bytes_of(&half);
         half

@@ -47,7 +47,7 @@ pub(super) const STACK_BYTES: usize = 64;
 
 /// A shelf, as the place of its stack in a cache: below `SHELF_NUMBERS × STACK_BYTES`, and a multiple of the latter. So whoever has one
 /// need neither multiply nor compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shelf(u32);
 
 impl Shelf {
@@ -55,6 +55,11 @@ impl Shelf {
     pub(super) const NONE: Shelf = Shelf::numbered(SHELVES + 1);
     /// Of blocks that are to be given back.
     pub(super) const PENDING: Shelf = Shelf::numbered(SHELVES);
+
+    /// The shelf of an [index](Self::index).
+    pub(super) const fn at(index: usize) -> Shelf {
+        Shelf::numbered(index)
+    }
 
     const fn numbered(number: usize) -> Shelf {
         assert!(number < SHELF_NUMBERS);
@@ -80,6 +85,21 @@ impl Shelf {
         let of_doubling = step as usize % OF_DOUBLING;
         let of_doublings = (doubling - LARGEST_BYTES.ilog2()) as usize * OF_DOUBLING;
         Shelf::numbered(CLASSES + of_doublings + of_doubling)
+    }
+
+    /// Whether caches keep its blocks to hand them out again.
+    pub(super) fn serves(self) -> bool {
+        self.index() < SHELVES
+    }
+
+    /// The size of its blocks, where it [serves](Self::serves).
+    pub(super) fn block_bytes(self) -> u64 {
+        if let Some(class) = self.class() {
+            return class.block_bytes();
+        }
+        let step = self.index() - CLASSES;
+        let below = (LARGEST_BYTES as u64) << (step / OF_DOUBLING);
+        below + below / OF_DOUBLING as u64 * (step % OF_DOUBLING + 1) as u64
     }
 
     /// The class of its blocks; none for blocks of their own.
@@ -184,6 +204,7 @@ mod tests {
             let block_bytes = cached_bytes(bytes);
             assert!((bytes..=bytes + bytes / 8).contains(&block_bytes), "{bytes}: {block_bytes}");
             assert_eq!(cached_bytes(block_bytes), block_bytes);
+            assert_eq!(Shelf::of_own(block_bytes).block_bytes(), block_bytes);
             sizes.insert(block_bytes, own(block_bytes));
         }
         assert!(sizes.values().copied().eq(CLASSES..SHELVES), "{sizes:?}");

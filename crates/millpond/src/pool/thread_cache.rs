@@ -16,7 +16,6 @@ use super::pointer_stacks::Stacks;
 pub(super) use super::pointer_stacks::{Bounds, Parcel, Pending, RemoteFree};
 use super::points::StreamSlot;
 use super::shelf::Shelf;
-use super::size_class::Class;
 use crate::driver::{DevicePtr, StreamWatcher};
 
 /// One free block of a slab, or of its own.
@@ -313,7 +312,7 @@ impl ThreadCache {
     /// may call this.
     pub(super) fn fill<'a>(
         &self,
-        class: Class,
+        shelf: Shelf,
         blocks: impl ExactSizeIterator<Item = (u64, &'a BlockWord)>,
         most: Bounds,
     ) -> usize {
@@ -322,12 +321,12 @@ impl ThreadCache {
             word.set(word_in_cache);
             (self.base + offset, word)
         });
-        self.with(|stacks| stacks.fill(class, cached, most)).unwrap_or(0)
+        self.with(|stacks| stacks.fill(shelf, cached, most)).unwrap_or(0)
     }
 
-    /// Takes the older half of a class's blocks. Only the owner's thread may call this.
-    pub(super) fn take_half(&self, class: Class) -> Vec<u64> {
-        self.offsets_of(self.with(|stacks| stacks.take_half(class)).unwrap_or_default())
+    /// Takes the older half of a shelf's blocks. Only the owner's thread may call this.
+    pub(super) fn take_half(&self, shelf: Shelf) -> Vec<u64> {
+        self.offsets_of(self.with(|stacks| stacks.take_half(shelf)).unwrap_or_default())
     }
 
     /// Takes everything, whoever the caller is, and does something more before the owner may come back. One reclaimer

@@ -296,14 +296,30 @@ impl Inner {
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
-        let bounds = self.settings.bounds();
+        self.fill(cache, Shelf::of_class(class), entries, taker.slot);
+        Ok(Some((entry.offset, tier)))
+    }
+
+    /// Puts the rest of a batch into the thread's cache, and what that has no room for into the global one.
+    fn fill(
+        &self,
+        cache: Option<&ThreadCache>,
+        shelf: Shelf,
+        entries: Vec<Entry>,
+        stream: StreamSlot,
+    ) {
         let words = entries.iter().map(|entry| (entry.offset, self.word(*entry)));
-        let filled = cache.map_or(0, |cache| cache.fill(class, words, bounds));
+        let bounds = self.settings.bounds();
+        let filled = cache.map_or(0, |cache| cache.fill(shelf, words, bounds));
         if filled < entries.len() {
             let rest = entries.into_iter().skip(filled);
-            self.give_small(rest.map(|entry| (taker.slot, entry)), Keep::Yes);
+            self.give_all(rest.map(|entry| (stream, entry)), Keep::Yes);
         }
-        Ok(Some((entry.offset, tier)))
+    }
+
+    /// Blocks that go to a thread cache at a time: one for the caller, the rest for the cache.
+    fn batch(&self) -> usize {
+        self.settings.batch().min(self.settings.bounds().blocks + 1)
     }
 
     /// Blocks of a class, and the tier that they are from: the global cache, the reserve, slabs, a new slab, and if all else fails
@@ -314,10 +330,9 @@ impl Inner {
         taker: Taker,
         patience: Patience,
     ) -> DriverResult<Option<(Batch, Tier)>> {
-        // One for the caller, the rest for the cache.
-        let most = self.settings.batch().min(self.settings.bounds().blocks + 1);
+        let most = self.batch();
         let mut middle = self.middle.lock();
-        let entries = middle.take_global(class, taker.slot, most);
+        let entries = middle.take_global(Shelf::of_class(class), taker.slot, most);
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Global)));
         }
@@ -402,15 +417,41 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<(u64, Tier)>> {
-        let reserved = self.take_reserved_large(shape).map(|entry| (entry, Tier::Reserve));
-        let taken = match reserved {
+        let taken = match self.take_batch_large(shape, taker) {
             Some(taken) => Some(taken),
-            None => self.place_large(shape, taker, patience)?,
+            None => {
+                let placed = self.place_large(shape, taker, patience)?;
+                placed.map(|(entry, tier)| (vec![entry], tier))
+            }
         };
-        let Some((entry, tier)) = taken else { return Ok(None) };
+        let Some((mut entries, tier)) = taken else { return Ok(None) };
+        let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
+        if !entries.is_empty() {
+            let shelf = Shelf::of_own(shape.bytes_and_align().0);
+            self.fill(cache, shelf, entries, taker.slot);
+        }
         Ok(Some((entry.offset, tier)))
+    }
+
+    /// Blocks of their own of one size that the global cache keeps for a stream, or that were set aside.
+    fn take_batch_large(&self, shape: Shape, taker: Taker) -> Option<(Vec<Entry>, Tier)> {
+        let (block_bytes, align) = shape.bytes_and_align();
+        let shelf = Shelf::of_own(block_bytes);
+        let most = if shelf.serves() { self.batch() } else { 1 };
+        if self.own_in_global.may_have(shelf) {
+            let entries = self.middle.lock().take_global(shelf, taker.slot, most);
+            let is_aligned = |entry: &Entry| entry.offset.is_multiple_of(align);
+            let (aligned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_aligned);
+            // They came while the alignment was changed.
+            self.free_large(others, taker.slot);
+            if !aligned.is_empty() {
+                return Some((aligned, Tier::Global));
+            }
+        }
+        let entries = self.take_reserved_large(shape, most);
+        (!entries.is_empty()).then_some((entries, Tier::Reserve))
     }
 
     /// A block of its own from the back, by a thread whose cache is [known](ThreadCache::is_known) and has none, if there is one that needs
@@ -427,6 +468,7 @@ impl Inner {
         let slack = block_bytes as usize - bytes;
         let others_come_first = bytes > self.settings.direct_above()
             || cache.inbox.may_have_something()
+            || self.own_in_global.may_have(Shelf::of_own(block_bytes))
             // Relaxed: whoever sets something aside at this moment does it for later.
             || self.reserved_large.load(Ordering::Relaxed) > 0;
         if others_come_first || slack >= Word::MOST_SLACK {

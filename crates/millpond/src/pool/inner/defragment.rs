@@ -124,7 +124,7 @@ impl Inner {
         let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
         let unwanted = self.middle.lock().forget_idle_streams(are_forgotten);
         if !unwanted.is_empty() && !self.back.is_captures() {
-            self.give_small(unwanted, Keep::No);
+            self.give_all(unwanted, Keep::No);
         }
     }
 

@@ -238,8 +238,12 @@ impl Inner {
         let own = attached.map(|(cache, _)| cache).filter(|cache| cache.tag == now.owner());
         if let Some(cache) = own {
             let mut put = self.put_cached(cache, block, now);
-            if let (false, Some(class)) = (put, block.header.class()) {
-                self.give_half(cache, class);
+            let shelf = block.header.shelf();
+            if !put
+                && self.may_give_half(shelf)
+                && self.may_cache(block)
+                && self.give_half(cache, shelf)
+            {
                 put = self.put_cached(cache, block, now);
             }
             if put {
@@ -282,11 +286,20 @@ impl Inner {
         true
     }
 
-    /// A class is full: the older half goes on to the global cache.
+    /// Whether what a shelf has no room for is worth half of it: blocks of their own only where the global cache keeps them.
+    fn may_give_half(&self, shelf: Shelf) -> bool {
+        let most = self.settings.global_bounds();
+        shelf.class().is_some() || shelf.serves() && most.blocks > 0 && most.bytes > 0
+    }
+
+    /// A shelf is full: the older half goes on to the global cache. `false`: there is none, the cache is full of others.
     #[cold]
-    fn give_half(&self, cache: &ThreadCache, class: Class) {
-        let half = cache.take_half(class).into_iter();
-        self.give_small(half.map(|offset| (cache.stream(), self.entry_at(offset))), Keep::Yes);
+    fn give_half(&self, cache: &ThreadCache, shelf: Shelf) -> bool {
+        let half = cache.take_half(shelf);
+        let any = !half.is_empty();
+        let entries = half.into_iter().map(|offset| (cache.stream(), self.entry_at(offset)));
+        self.give_all(entries, Keep::Yes);
+        any
     }
 
     #[cold]
@@ -392,7 +405,7 @@ impl Inner {
         for of_list in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (stream, class, _) = of_list[0];
             let entries = || of_list.iter().map(|(_, _, entry)| *entry);
-            let kept = middle.give(class, stream, entries(), most);
+            let kept = middle.give(Shelf::of_class(class), stream, entries(), most);
             if kept < of_list.len() {
                 let points = self.back.points([stream]);
                 let rest = entries().skip(kept);
@@ -401,18 +414,56 @@ impl Inner {
                 );
             }
         }
-        // A capture's memory stays as it is until its end.
-        let too_many = middle.keeps_for_too_many() && !self.back.is_captures();
-        let unwanted = if too_many { middle.drain_global() } else { Vec::new() };
+        let unwanted = self.unwanted(&mut middle);
         drop(middle);
         empty.into_iter().for_each(|slab| self.free_slab(slab));
         self.give_up_kept(unwanted);
     }
 
-    /// Gives what the global cache has kept to its slabs. Most of its streams are idle: work that has passed is found out here, once for
+    /// What the global cache keeps, if that is for too many streams.
+    fn unwanted(&self, middle: &mut Middle) -> Vec<(StreamSlot, Entry)> {
+        // A capture's memory stays as it is until its end.
+        let too_many = middle.keeps_for_too_many() && !self.back.is_captures();
+        if too_many { middle.drain_global() } else { Vec::new() }
+    }
+
+    fn is_small(&self, entry: Entry) -> bool {
+        self.page_map.header(entry.header).class().is_some()
+    }
+
+    /// Gives free blocks of their own to the global cache, if it is to keep them, and to the back what it has no room for.
+    fn give_large(&self, mut entries: Vec<(StreamSlot, Entry)>, keep: Keep) {
+        if keep == Keep::Yes && self.belongs_to != BelongsTo::Capture && !entries.is_empty() {
+            let most = self.settings.global_bounds();
+            let misaligned = self.settings.alignment() as u64 - 1;
+            let mut middle = self.middle.lock();
+            entries.retain(|(stream, entry)| {
+                let header = self.page_map.header(entry.header);
+                if !header.shelf().serves() || entry.offset & misaligned != 0 {
+                    return true;
+                }
+                // So that a second free of it is seen.
+                header.word(0).set(Word::FREE);
+                middle.give(header.shelf(), *stream, std::iter::once(*entry), most) == 0
+            });
+            let unwanted = self.unwanted(&mut middle);
+            drop(middle);
+            self.give_up_kept(unwanted);
+        }
+        // A bounded number at a time: others wait for the lock.
+        for of_stream in entries.chunk_by(|a, b| a.0 == b.0).flat_map(|of| of.chunks(FREED_AT_ONCE))
+        {
+            self.free_large(of_stream.iter().map(|(_, entry)| *entry), of_stream[0].0);
+        }
+    }
+
+    /// Gives what the global cache has kept to its slabs and the back. Most of its streams are idle: work that has passed is found out here, once for
     /// each stream, so that a stream that takes from such a slab need not wait for all of them.
     fn give_up_kept(&self, entries: Vec<(StreamSlot, Entry)>) {
-        for of_stream in entries.chunk_by(|a, b| a.0 == b.0) {
+        let is_small = |(_, entry): &(StreamSlot, Entry)| self.is_small(*entry);
+        let (small, large): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_small);
+        self.give_large(large, Keep::No);
+        for of_stream in small.chunk_by(|a, b| a.0 == b.0) {
             let mut points = self.back.points([of_stream[0].0]);
             self.back.forget_needless(&mut points);
             let mut middle = self.middle.lock();
@@ -487,15 +538,9 @@ impl Inner {
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
     ) {
-        let (mut small, mut large) = (Vec::new(), Vec::new());
-        for (stream, entry) in entries {
-            let is_small = self.page_map.header(entry.header).class().is_some();
-            if is_small { &mut small } else { &mut large }.push((stream, entry));
-        }
-        // A bounded number at a time: others wait for the lock.
-        for of_stream in large.chunk_by(|a, b| a.0 == b.0).flat_map(|of| of.chunks(FREED_AT_ONCE)) {
-            self.free_large(of_stream.iter().map(|(_, entry)| *entry), of_stream[0].0);
-        }
+        let is_small = |(_, entry): &(StreamSlot, Entry)| self.is_small(*entry);
+        let (small, large): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_small);
+        self.give_large(large, keep);
         if !small.is_empty() {
             self.give_small(small, keep);
         }

@@ -96,7 +96,7 @@ impl Inner {
         arrived.collect()
     }
 
-    /// Takes blocks of their own out of caches, some at a time, until `enough` says so: a cache that keeps what is not needed stays
+    /// Takes blocks of their own out of the global cache and then out of threads' caches, some at a time, until `enough` says so: a cache that keeps what is not needed stays
     /// quick, and so does this call. `None`: there is not enough, or with slack to spend, it would take too long.
     pub(super) fn drain_until<T>(
         &self,
@@ -108,6 +108,20 @@ impl Inner {
         const MOST: usize = 256;
         let draining = self.draining.lock();
         let mut left = if self.back.slack() > 0.0 { MOST } else { usize::MAX };
+        loop {
+            let entries = self.middle.lock().take_some_large(SOME);
+            if entries.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(entries.len());
+            self.give_all(entries, Keep::No);
+            if let Some(answer) = enough()? {
+                return Ok(Some(answer));
+            }
+            if left == 0 {
+                return Ok(None);
+            }
+        }
         let all = self.caches.lock().with_threads();
         for cache in all {
             loop {
@@ -154,6 +168,6 @@ impl Inner {
         self.drain_caches(Keep::No);
         let _draining = self.draining.lock();
         let entries = self.middle.lock().drain_global();
-        self.give_small(entries, Keep::No);
+        self.give_all(entries, Keep::No);
     }
 }

@@ -96,18 +96,18 @@ impl Inner {
         Ok(())
     }
 
-    /// A block of exactly this size that was set aside.
+    /// Up to `most` blocks of exactly this size that were set aside.
     #[inline]
-    pub(super) fn take_reserved_large(&self, shape: Shape) -> Option<Entry> {
+    pub(super) fn take_reserved_large(&self, shape: Shape, most: usize) -> Vec<Entry> {
         if self.reserved_large.load(Ordering::Relaxed) == 0 {
-            return None;
+            return Vec::new();
         }
         let (block_bytes, align) = shape.bytes_and_align();
         let mut middle = self.middle.lock();
-        let entry = middle.take_reserved_large(block_bytes, align)?;
+        let entries = middle.take_reserved_large(block_bytes, align, most);
         // Under the lock, as everywhere: else it would be off when others take or give up at the same moment.
-        self.reserved_large.fetch_sub(1, Ordering::Relaxed);
-        Some(entry)
+        self.reserved_large.fetch_sub(entries.len(), Ordering::Relaxed);
+        entries
     }
 
     /// Gives everything that was set aside to those who need memory now; returns how many bytes that is.
