@@ -17,6 +17,9 @@ use crate::driver::PhysicalHandle;
 use crate::pool::pages::MappingId;
 use crate::pool::points::Points;
 
+/// Mappings among which none is looked for that is gone.
+const FEW_MAPPINGS: usize = 64;
+
 /// A handle, by its place among all of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HandleId(pub(super) u32);
@@ -202,6 +205,13 @@ impl Handles {
         let (pages, ticket) = (self.handle(handle).pages, self.tickets);
         let mapping = Mapping { handle, first, pages, is_recent: true, leaves: false, ticket };
         let id = MappingId(self.mappings.add(mapping));
+        if self.by_age.len() > 2 * self.mappings.len() + FEW_MAPPINGS {
+            let mappings = &self.mappings;
+            let is_there = |id: MappingId, ticket| {
+                mappings.find(id.0).is_some_and(|mapping| mapping.ticket == ticket)
+            };
+            self.by_age.retain(|(id, ticket)| is_there(*id, *ticket));
+        }
         self.by_age.push_back((id, ticket));
         self.handle_mut(handle).mappings.push(id);
         id
