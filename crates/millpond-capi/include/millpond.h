@@ -65,7 +65,7 @@ typedef struct millpond_config {
   size_t global_cache_max_bytes;
   // Blocks that go to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0, lowers it.
   size_t batch_alloc_count;
-  // How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
+  // How much more than the most that was live may be reserved before memory is used at other addresses: 0.08 is eight percent.
   double slack;
   // Blocks larger than this are the driver's own allocations. SIZE_MAX: all blocks are the pool's.
   size_t direct_above_bytes;

@@ -25,7 +25,7 @@ pub struct millpond_config {
     pub global_cache_max_bytes: usize,
     /// Blocks that go to a thread cache at a time. A new `thread_cache_max_blocks` that is less, and not 0, lowers it.
     pub batch_alloc_count: usize,
-    /// How much more than the most that was live may be reserved before pages are moved instead: 0.15 is fifteen percent.
+    /// How much more than the most that was live may be reserved before memory is used at other addresses: 0.08 is eight percent.
     pub slack: f64,
     /// Blocks larger than this are the driver's own allocations. SIZE_MAX: all blocks are the pool's.
     pub direct_above_bytes: usize,

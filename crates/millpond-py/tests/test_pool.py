@@ -41,7 +41,7 @@ def test_what_is_not_named_comes_from_the_environment(monkeypatch):
 
 
 def test_settings_are_read_and_changed(pool):
-    assert pool.config["slack"] == 0.15 and pool.config["enable_defrag"] is False
+    assert pool.config["slack"] == 0.08 and pool.config["enable_defrag"] is False
     pool.configure(slack=0.05, enable_stats=False, direct_above_bytes=MIB)
     assert pool.config["slack"] == 0.05 and pool.config["enable_stats"] is False
     assert pool.config["direct_above_bytes"] == MIB

@@ -40,8 +40,8 @@ pub(super) const POOL_OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "slack",
         Kind::Fraction,
-        "0.15",
-        "how much more than was live may be reserved before pages are moved",
+        "0.08",
+        "how much more than was live may be reserved before memory is used at other addresses",
     ),
     OptionSpec::new(
         "direct_above_bytes",
