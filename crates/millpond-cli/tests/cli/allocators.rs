@@ -15,7 +15,7 @@ fn every_resource_and_adaptor_is_listed_with_its_options() {
     for name in RESOURCES.split_whitespace().chain(ADAPTORS.split_whitespace()) {
         assert!(first_words.contains(&name), "{name} is missing:\n{text}");
     }
-    for name in ["slack", "0.15", "bytes *", "required", "release_threshold_bytes", "upstream"] {
+    for name in ["slack", "0.08", "bytes *", "required", "release_threshold_bytes", "upstream"] {
         assert!(text.contains(name), "{name} is missing:\n{text}");
     }
     assert!(!text.contains('\u{1b}'), "no colour where there is no terminal");
@@ -41,7 +41,7 @@ fn json_has_the_same_for_programs() {
     let options = pool["options"].as_array().unwrap();
     assert_eq!(options.len(), 13, "all settings of the pool");
     let slack = options.iter().find(|option| option["name"] == "slack").unwrap();
-    assert_eq!((&slack["default"], &slack["kind"]), (&"0.15".into(), &"fraction".into()));
+    assert_eq!((&slack["default"], &slack["kind"]), (&"0.08".into(), &"fraction".into()));
     let adaptors = report["adaptors"].as_array().unwrap();
     let limit = adaptors.iter().find(|entry| entry["name"] == "limit").unwrap();
     assert!(

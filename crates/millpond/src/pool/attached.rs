@@ -1,12 +1,15 @@
 //! The caches that a thread has in each pool it uses.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::counters::ThreadCounters;
 use super::inner::{Inner, Keep};
+use super::numbers::Numbers;
 use super::points::StreamSlot;
 use super::remembered_pointers::{forget, remember};
+use super::scope;
 use super::thread_cache::ThreadCache;
 use crate::driver::Stream;
 use crate::fork::LeftToParent;
@@ -18,7 +21,19 @@ struct OfPool {
     pool: u64,
     inner: Weak<Inner>,
     counters: Arc<ThreadCounters>,
-    caches: Vec<(StreamSlot, Arc<ThreadCache>)>,
+    caches: HashMap<StreamSlot, Arc<ThreadCache>, Numbers>,
+    /// Caches by the handles of their streams, as the fast path was to remember them. None that is not among `caches`.
+    by_handle: HashMap<u64, OfHandle, Numbers>,
+    /// How many caches there may be until it is worth looking whose streams are gone.
+    look_at: usize,
+}
+
+/// The cache that a handle stood for at a time.
+#[derive(Debug)]
+struct OfHandle {
+    cache: Arc<ThreadCache>,
+    number: u64,
+    epoch: u64,
 }
 
 impl OfPool {
@@ -28,23 +43,27 @@ impl OfPool {
 
     /// Streams come and go: what was kept for those that are forgotten goes back, and their caches serve others.
     fn detach_forgotten(&mut self, inner: &Inner) {
-        let streams: Vec<StreamSlot> = self.caches.iter().map(|(of, _)| *of).collect();
+        let streams: Vec<StreamSlot> = self.caches.keys().copied().collect();
         let are_forgotten = inner.back.are_forgotten(&streams);
-        if !are_forgotten.contains(&true) {
-            return;
+        for (stream, _) in streams.into_iter().zip(are_forgotten).filter(|(_, is)| *is) {
+            // No thread will ask for it on that stream.
+            self.detach(stream, inner, Keep::No);
         }
+        self.look_at = (2 * self.caches.len()).clamp(FEW_STREAMS, MOST_STREAMS);
+    }
+
+    fn detach(&mut self, stream: StreamSlot, inner: &Inner, keep: Keep) {
+        let Some(cache) = self.caches.remove(&stream) else { return };
         forget();
-        let mut are_forgotten = are_forgotten.into_iter();
-        let is_forgotten = |_: &mut (StreamSlot, _)| are_forgotten.next() == Some(true);
-        for (_, cache) in self.caches.extract_if(.., is_forgotten) {
-            // Nobody will ask for it on that stream.
-            inner.detach_cache(cache, Keep::No);
-        }
+        self.by_handle.retain(|_, known| !Arc::ptr_eq(&known.cache, &cache));
+        inner.detach_cache(cache, keep);
     }
 }
 
 /// Streams of one pool that a thread has caches for, at most.
-const MOST_STREAMS: usize = 256;
+const MOST_STREAMS: usize = 4096;
+/// Streams among which none is looked for that is gone.
+const FEW_STREAMS: usize = 16;
 
 /// All caches of a thread. Dropped when the thread ends: they go back to their pools.
 #[derive(Debug, Default)]
@@ -71,37 +90,69 @@ pub(super) fn attach(
         let index = known.unwrap_or_else(|| {
             let counters = inner.add_counters();
             let (pool, weak) = (inner.id, Arc::downgrade(inner));
-            let of_pool = OfPool { pool, inner: weak, counters, caches: Vec::new() };
+            let of_pool = OfPool {
+                pool,
+                inner: weak,
+                counters,
+                caches: HashMap::default(),
+                by_handle: HashMap::default(),
+                look_at: FEW_STREAMS,
+            };
             attached.0.push(LeftToParent::new(of_pool));
             attached.0.len() - 1
         });
         let of_pool = &mut attached.0[index];
-        let cache = match of_pool.caches.iter().find(|(of, _)| *of == slot) {
-            Some((_, cache)) => Arc::clone(cache),
+        let cache = match of_pool.caches.get(&slot) {
+            Some(cache) => Arc::clone(cache),
             None => {
-                of_pool.detach_forgotten(inner);
+                if of_pool.caches.len() >= of_pool.look_at {
+                    of_pool.detach_forgotten(inner);
+                }
                 if of_pool.caches.len() >= MOST_STREAMS {
                     // The one that was new longest ago has most likely gone, too.
-                    forget();
-                    inner.detach_cache(of_pool.caches.remove(0).1, Keep::Yes);
+                    let oldest = of_pool.caches.keys().min().copied();
+                    oldest.inspect(|oldest| of_pool.detach(*oldest, inner, Keep::Yes));
                 }
                 let cache = inner.add_cache(slot)?;
-                of_pool.caches.push((slot, Arc::clone(&cache)));
+                of_pool.caches.insert(slot, Arc::clone(&cache));
                 cache
             }
         };
-        Some((cache, Arc::clone(&of_pool.counters)))
-    };
-    let found = ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?;
-    let (cache, counters) = found?;
-    if let Some(epoch) = remembered_in {
-        let number = inner.number();
-        if inner.hold(number, &cache, &counters, epoch) {
-            // SAFETY: it is among what this thread has attached, and whatever takes it from there forgets what is remembered before.
-            unsafe { remember(inner, number, stream, &cache) };
+        let counters = Arc::clone(&of_pool.counters);
+        if let Some(epoch) = remembered_in {
+            let number = inner.number();
+            if inner.hold(number, &cache, &counters, epoch) {
+                let of_handle = OfHandle { cache: Arc::clone(&cache), number, epoch };
+                of_pool.by_handle.insert(stream.0, of_handle);
+                // SAFETY: it is among what this thread has attached, and whatever takes it from there forgets what is remembered before.
+                unsafe { remember(inner, number, stream, &cache) };
+            }
         }
+        Some((cache, counters))
+    };
+    ATTACHED.try_with(|attached| find(&mut attached.borrow_mut())).ok()?
+}
+
+/// Lets the fast path remember again what it once did of a stream, as far as that still holds: for threads that use more streams than it
+/// has room for. Says whether it does.
+pub(super) fn recall(inner: &Inner, stream: Stream) -> bool {
+    // The fast path refuses nothing in a forked child, and notes no scope.
+    if inner.has_forked() || scope::current().is_some() {
+        return false;
     }
-    Some((cache, counters))
+    let recall = |attached: &Attached| {
+        let of_pool = attached.0.iter().find(|of_pool| of_pool.pool == inner.id)?;
+        let OfHandle { cache, number, epoch } = of_pool.by_handle.get(&stream.0)?;
+        let holds = cache.is_known() && *number == inner.number() && *epoch == inner.epoch();
+        if holds {
+            // SAFETY: as in `attach`.
+            unsafe { remember(inner, *number, stream, cache) };
+        }
+        holds.then_some(())
+    };
+    // Borrowed by a thread that is attaching a cache: it has no use for another meanwhile.
+    let recalled = ATTACHED.try_with(|attached| recall(&*attached.try_borrow().ok()?));
+    recalled.is_ok_and(|recalled| recalled.is_some())
 }
 
 impl Drop for Attached {
@@ -109,8 +160,7 @@ impl Drop for Attached {
         forget();
         for of_pool in self.0.drain(..).filter_map(LeftToParent::into_own) {
             if let Some(inner) = of_pool.inner.upgrade() {
-                let caches = of_pool.caches.into_iter().map(|(_, cache)| cache);
-                inner.detach(caches, of_pool.counters);
+                inner.detach(of_pool.caches.into_values(), of_pool.counters);
             }
         }
     }

@@ -87,6 +87,16 @@ pub(super) struct BackOptions {
     pub(super) span_per_capacity: u64,
 }
 
+/// A search that found nothing.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    taker: StreamSlot,
+    bytes: u64,
+    align: u64,
+    /// The [passes](Streams::passes) by then.
+    passes: u64,
+}
+
 /// What the back has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BackCounts {
@@ -94,8 +104,6 @@ pub(super) struct BackCounts {
     pub(super) pages_created: u64,
     pub(super) pages_released: u64,
     pub(super) cross_stream_waits: u64,
-    /// Blocks for streams that had nothing to wait for.
-    pub(super) taken_at_once: u64,
 }
 
 /// ```text
@@ -114,6 +122,8 @@ pub(super) struct State {
     largest_handle_pages: usize,
     /// The driver had no more when it was last asked, and nothing was given back since.
     is_short: bool,
+    /// The last search for memory that its stream comes after, if it found none and there is no more since.
+    missed: Option<Missed>,
     /// Mappings that are on their way out.
     leaving: Vec<Leaving>,
     /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
@@ -146,12 +156,18 @@ pub(super) struct Pending {
     pub(super) loose_bytes: u64,
 }
 
-/// A range that was taken: its node, where it begins, and a header for it if one was at hand.
-#[derive(Clone, Debug)]
-pub(super) struct Placed {
+/// Where something can begin: its node, and a header for it if one was at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
     pub(super) node: NodeId,
     pub(super) start: u64,
     pub(super) header: Option<HeaderId>,
+}
+
+/// A range that was taken.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) room: Room,
     /// For a slab, what happened to its memory before: the stream that took it comes after that, others that get a block
     /// of it must too.
     pub(super) points: Points,
@@ -213,6 +229,7 @@ impl Back {
                     page_bytes,
                 ),
                 is_short: false,
+                missed: None,
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,
@@ -286,7 +303,7 @@ impl Back {
             let _ = state.streams.record_all(&self.driver);
             let _ = state.streams.poll_all(&self.driver);
         }
-        let node = avoiding_out_of_reach(|| state.take_in_place(wanted, reach, &self.driver))?;
+        let node = state.take_in_reach(wanted, reach, &self.driver)?;
         Ok(node.map(|node| state.placed(node)))
     }
 
@@ -299,15 +316,27 @@ impl Back {
         bytes: u64,
         align: u64,
         stream: StreamSlot,
-        counts: bool,
-    ) -> Option<(NodeId, u64, Option<HeaderId>)> {
+    ) -> Option<Room> {
         let mut state = self.state.lock();
         if blocks.len() > 0 {
-            state.free(blocks, stream, &self.driver);
+            state.free(blocks, stream);
         }
         let (node, start) = state.take_at_once(bytes, align, stream)?;
-        state.counts.taken_at_once += u64::from(counts);
-        Some((node, start, state.unused_headers.pop()))
+        Some(Room { node, start, header: state.unused_headers.pop() })
+    }
+
+    /// Makes a stream wait for all that another has freed, for it to take a block of that other's: unless new memory of that size is within
+    /// the slack. Says whether it waits.
+    pub(super) fn take_over(&self, owner: StreamSlot, bytes: u64, taker: Taker) -> bool {
+        let mut state = self.state.lock();
+        if state.may_grow_by(bytes) {
+            return false;
+        }
+        let waits = state.streams.order_after(owner, taker.slot, taker.handle, &self.driver);
+        state.missed = None;
+        // A stream that cannot be waited for is known as one from now on.
+        state.counts.cross_stream_waits += u64::from(matches!(waits, Ok(true)));
+        waits.is_ok()
     }
 
     /// A range for a stream, for which pages are moved or taken from the driver.
@@ -328,7 +357,7 @@ impl Back {
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
         stream: StreamSlot,
     ) {
-        self.state.lock().free(blocks, stream, &self.driver);
+        self.state.lock().free(blocks, stream);
     }
 
     /// Frees a range that several streams have used.
@@ -432,6 +461,15 @@ impl Back {
         let _ = self.settle(Settle::Gone);
     }
 
+    /// As the [function](avoiding_out_of_reach), for attempts that take the lock.
+    pub(super) fn avoiding_out_of_reach<T>(
+        &self,
+        mut attempt: impl FnMut() -> DriverResult<T>,
+    ) -> DriverResult<T> {
+        let find_out = |_: &mut ()| self.state.lock().streams.find_out_who_is_gone(&self.driver);
+        avoiding_out_of_reach(&mut (), |()| attempt(), find_out)
+    }
+
     /// Forgets streams that are gone and have nothing left to pass, as far as it can be found out.
     pub(super) fn forget_gone_streams(&self) {
         let mut state = self.state.lock();
@@ -469,6 +507,7 @@ impl Back {
         }
         let mut state = self.state.lock();
         let waits = state.streams.order(points, taker.slot, taker.handle, &self.driver)?;
+        state.missed = None;
         state.counts.cross_stream_waits += waits as u64;
         Ok(())
     }
@@ -548,18 +587,25 @@ impl Back {
 }
 
 /// Tries again when a stream turns out to be captured, or gone: it is known now, and memory that would have to wait for it is
-/// left alone.
-pub(super) fn avoiding_out_of_reach<T>(
-    mut attempt: impl FnMut() -> DriverResult<T>,
+/// left alone. When several were, all others that are gone are found out, too.
+fn avoiding_out_of_reach<C, T>(
+    context: &mut C,
+    mut attempt: impl FnMut(&mut C) -> DriverResult<T>,
+    find_out_who_is_gone: impl Fn(&mut C),
 ) -> DriverResult<T> {
+    const FEW_ATTEMPTS: usize = 4;
     const MOST_ATTEMPTS: usize = 16;
-    for _ in 1..MOST_ATTEMPTS {
-        match attempt() {
-            Err(error) if is_out_of_reach(&error) => {}
+    for attempts in 1..MOST_ATTEMPTS {
+        match attempt(context) {
+            Err(error) if is_out_of_reach(&error) => {
+                if attempts == FEW_ATTEMPTS {
+                    find_out_who_is_gone(context);
+                }
+            }
             answer => return answer,
         }
     }
-    attempt()
+    attempt(context)
 }
 
 impl Drop for Back {

@@ -24,8 +24,6 @@ enum Keeps {
 
 /// How many ranges of one bin are looked at for the best: enough to be nearly best, few enough to be fast.
 const LOOKED_AT: usize = 8;
-/// How many are looked at in all.
-const MOST_LOOKED_AT: usize = 64;
 
 /// All nodes of a span.
 #[derive(Debug)]
@@ -109,12 +107,13 @@ impl Heap {
     }
 
     /// A free node that can hold `bytes` at a multiple of `align`, as small as possible, among those that are
-    /// acceptable with where the bytes would begin. Looks at a bounded number of nodes in each bin.
+    /// acceptable with where the bytes would begin. Looks at a bounded number of nodes in each bin, and at little more than `most` in all.
     #[inline]
     pub(super) fn find(
         &self,
         bytes: u64,
         align: u64,
+        most: usize,
         acceptable: impl Fn(&Node, u64) -> bool,
     ) -> Option<Found> {
         let mut bin = self.bins.first_from(Bin::of(bytes))?;
@@ -125,7 +124,7 @@ impl Heap {
                 return best;
             }
             looked_at += count;
-            bin = if looked_at < MOST_LOOKED_AT {
+            bin = if looked_at < most {
                 self.bins.next_after(bin)?
             } else {
                 // The end of the span is last; it holds anything, if it is acceptable at all.
@@ -438,7 +437,8 @@ mod tests {
                     let power = rng.u32(0..14);
                     let bytes = rng.u64(1..=1 << power) * STEP_BYTES;
                     let align = if rng.u8(0..4) == 0 { 32 << 10 } else { STEP_BYTES };
-                    let found = heap.find(bytes, align, |_, _| true).expect("the span is large");
+                    let found =
+                        heap.find(bytes, align, 64, |_, _| true).expect("the span is large");
                     let node = heap.take(found, bytes, Use::Block);
                     let start = heap.node(node).start;
                     assert!(
@@ -469,14 +469,14 @@ mod tests {
         let mut heap = Heap::new(SPAN);
         let sizes = [100, 1, 40, 1, 70, 1].map(|steps| steps * STEP_BYTES);
         let nodes = sizes.map(|bytes| {
-            let found = heap.find(bytes, STEP_BYTES, |_, _| true).expect("the span is large");
+            let found = heap.find(bytes, STEP_BYTES, 64, |_, _| true).expect("the span is large");
             heap.take(found, bytes, Use::Block)
         });
         for node in [nodes[0], nodes[2], nodes[4]] {
             heap.free(node);
         }
         let found =
-            heap.find(41 * STEP_BYTES, STEP_BYTES, |_, _| true).expect("holes of 70 and 100");
+            heap.find(41 * STEP_BYTES, STEP_BYTES, 64, |_, _| true).expect("holes of 70 and 100");
         assert_eq!(heap.node(found.node).bytes, 70 * STEP_BYTES);
         let node = heap.take(found, 41 * STEP_BYTES, Use::Block);
         assert_eq!(heap.node(node).end(), (100 + 1 + 40 + 1 + 70) * STEP_BYTES, "its upper end");

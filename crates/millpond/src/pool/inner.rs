@@ -27,6 +27,7 @@ use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
 use super::counters::{Counters, ThreadCounters};
 use super::headers::Tag;
+use super::large_blocks::LargeBlocks;
 use super::middle::{Middle, OwnInGlobal};
 use super::page_map::PageMap;
 use super::stats::PoolStats;
@@ -106,6 +107,9 @@ pub(super) struct Inner {
     /// Whether a block that is too large for caches may be given back later than it is freed: with slack to spend, and while there is one
     /// stream, since what one has freed decides where others' blocks are placed.
     lets_pend: AtomicBool,
+    /// Whether blocks that are too large for caches are kept by stream: once there are several.
+    keeps_large: AtomicBool,
+    large: LargeBlocks,
     /// Blocks of their own in the reserve, so that nobody looks in vain.
     reserved_large: AtomicUsize,
     background: Mutex<Adaptive>,
@@ -229,6 +233,8 @@ impl Inner {
             belongs_to,
             process: Process::this(),
             lets_pend: AtomicBool::new(config.slack > 0.0),
+            keeps_large: AtomicBool::new(false),
+            large: LargeBlocks::default(),
             reserved_large: AtomicUsize::new(0),
             background: Mutex::default(),
             fragmentation_seen: AtomicBool::new(false),
@@ -280,8 +286,9 @@ impl Inner {
         self.all_regions().iter().for_each(|region| region.set_config(config));
     }
 
+    /// The epoch of streams by which threads remember their handles.
     #[inline]
-    fn epoch(&self) -> u64 {
+    pub(super) fn epoch(&self) -> u64 {
         self.epoch.now()
     }
 }

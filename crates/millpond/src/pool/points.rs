@@ -34,7 +34,7 @@ struct More {
 }
 
 /// Points among which it is always worth looking which are needless.
-pub(super) const FEW_POINTS: usize = 16;
+const FEW_POINTS: usize = 8;
 
 impl Default for Points {
     #[inline]
@@ -184,13 +184,12 @@ impl Points {
         points.insert(place, self.first);
         forget(&mut points);
         debug_assert!(points.is_sorted_by_key(|point| point.stream));
-        *self = match points.pop() {
-            Some(first) => Points::of(first),
-            None => Points::default(),
-        };
-        if !points.is_empty() {
-            let look_at = 2 * (points.len() + 1);
-            self.more = Some(Box::new(More { points, look_at }));
+        self.first = points.pop().unwrap_or(Points::NONE.first);
+        if points.is_empty() {
+            self.more = None;
+        } else {
+            more.look_at = 2 * (points.len() + 1);
+            more.points = points;
         }
     }
 

@@ -88,8 +88,11 @@ impl Pool {
         stream: Stream,
     ) -> Option<DevicePtr> {
         with_handle(handle, stream, |last, cache| {
+            if !cache.is_known() {
+                return None;
+            }
             // SAFETY: as in `allocate_by_handle`; nothing else is asked of the pool.
-            cache.is_known().then(|| unsafe { &*last.pool() }.place_at_once(cache, bytes)).flatten()
+            unsafe { &*last.pool() }.place_at_once(cache, bytes, stream)
         })
     }
 

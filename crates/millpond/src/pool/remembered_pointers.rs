@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::attached;
 use super::counters::Counters;
 use super::inner::Inner;
 use super::thread_cache::ThreadCache;
@@ -113,12 +114,19 @@ pub(super) fn with_remembered<T>(
     })
 }
 
-/// As [`with_remembered`], if the stream's handle has kept its meaning.
+fn is_remembered(number: u64, stream: Stream) -> bool {
+    with_remembered(number, stream, |_, _| Some(())).is_some()
+}
+
+/// As [`with_remembered`], if the stream's handle has kept its meaning; also of a stream that was used before others.
 pub(super) fn with_last<T>(
     pool: &Inner,
     stream: Stream,
     run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
 ) -> Option<T> {
+    if !is_remembered(pool.number(), stream) && !attached::recall(pool, stream) {
+        return None;
+    }
     with_remembered(pool.number(), stream, |_, cache| {
         if cache.is_known() { run(cache, cache.counters(pool)) } else { None }
     })

@@ -5,6 +5,7 @@
 
 mod events;
 mod settling;
+mod slot_set;
 mod state;
 mod waits;
 
@@ -13,17 +14,21 @@ use std::sync::Arc;
 
 pub(super) use self::events::is_out_of_reach;
 pub(super) use self::settling::Settle;
+use self::slot_set::SlotSet;
 use self::state::StreamState;
 use super::numbers::Numbers;
-use super::points::{FEW_POINTS, Point, Points, StreamSlot};
+use super::points::{Point, Points, StreamSlot};
 use crate::driver::{Driver, Event, Stream, StreamEpoch, StreamId};
 
-/// Events kept for the next time.
-const MOST_SPARE_EVENTS: usize = 32;
+/// Events kept for the next time, at most, and once memory is given back.
+const MOST_SPARE_EVENTS: usize = 256;
+const FEW_SPARE_EVENTS: usize = 32;
 /// Events of a stream after which it is worth asking which have passed.
 const MOST_RECORDED: usize = 32;
 /// Streams that are asked at a time what of them has passed, besides those that matter.
 const MOST_POLLED: usize = 64;
+/// Points that are held each against each, at the most.
+const MOST_IN_PAIRS: usize = 16;
 /// Waits of a stream after which it is worth asking which are for what has passed.
 const MOST_WAITED: usize = 64;
 /// Streams among which none is looked for that is gone.
@@ -44,12 +49,16 @@ pub(super) struct Streams {
     /// More than any point of a stream that was forgotten.
     first_number: u64,
     /// Streams that have events, and streams that have points without one: few, however many streams there were.
-    with_events: BTreeSet<StreamSlot>,
-    unrecorded: BTreeSet<StreamSlot>,
+    with_events: SlotSet,
+    unrecorded: SlotSet,
     /// Whose turn it is to be asked what has passed.
     polled_next: StreamSlot,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
+    /// Waits that a stream has just been made to make: kept for its memory.
+    new_waits: Vec<(StreamSlot, u64)>,
+    /// How often points were found to have passed.
+    passes: u64,
     /// Threads that wait for an event at the moment.
     waiting: usize,
     /// While this stays, what was found out about streams holds.
@@ -137,6 +146,11 @@ impl Streams {
         }
     }
 
+    /// Changes whenever points are found to have passed.
+    pub(super) fn passes(&self) -> u64 {
+        self.passes
+    }
+
     /// Whether frees need events: not while there is only one stream, which orders itself.
     pub(super) fn are_several(&self) -> bool {
         self.seen > 1
@@ -193,8 +207,11 @@ impl Streams {
 
     #[inline(never)]
     fn are_ordered_with_others(&self, points: &Points, taker: StreamSlot) -> bool {
+        let taking = self.known(taker);
         points.iter().all(|point| {
-            point.stream == taker || self.has_passed(point) || self.has_waited(taker, point)
+            point.stream == taker
+                || taking.is_some_and(|taking| taking.has_waited_for(point))
+                || self.has_passed(point)
         })
     }
 
@@ -209,7 +226,7 @@ impl Streams {
     pub(super) fn forget_needless(&self, points: &mut Points) {
         points.forget_where(|all| {
             all.retain(|point| !self.has_passed(*point));
-            if all.len() > FEW_POINTS {
+            if all.len() > MOST_IN_PAIRS {
                 return self.forget_of_many(all);
             }
             let mut place = 0;
@@ -246,19 +263,25 @@ impl Streams {
         self.state(slot).is_captured = is_captured;
     }
 
-    /// Forgets streams that are gone and whose points have all passed.
-    pub(super) fn forget_gone(&mut self, driver: &dyn Driver) {
+    /// Finds out which streams are gone, if any may be since the last time. Looks at all.
+    pub(super) fn find_out_who_is_gone(&mut self, driver: &dyn Driver) {
         let now = self.epoch();
-        if now.is_none() || self.looked_in != now {
-            self.looked_in = now;
-            for (slot, state) in &mut self.slots {
-                // Whatever cannot be found out now is found out later.
-                if !state.is_of_thread() && state.find_out_if_gone(driver) == Ok(true) {
-                    state.is_gone = true;
-                    self.gone.insert(*slot);
-                }
+        if now.is_some() && self.looked_in == now {
+            return;
+        }
+        self.looked_in = now;
+        for (slot, state) in &mut self.slots {
+            // Whatever cannot be found out now is found out later.
+            if !state.is_of_thread() && state.find_out_if_gone(driver) == Ok(true) {
+                state.is_gone = true;
+                self.gone.insert(*slot);
             }
         }
+    }
+
+    /// Forgets streams that are gone and whose points have all passed.
+    pub(super) fn forget_gone(&mut self, driver: &dyn Driver) {
+        self.find_out_who_is_gone(driver);
         for slot in self.gone.clone() {
             let Some(state) = self.slots.get(&slot) else { continue };
             if state.has_unrecorded || !state.recorded.is_empty() || state.settling > 0 {

@@ -131,6 +131,7 @@ impl Back {
                     let mut state = self.state.lock();
                     let state = &mut *state;
                     state.chunks.add(&mut state.heap, begin, bytes, reserved);
+                    state.missed = None;
                     state.reserve(reserved);
                     if let Some(node) = state.take_in_place(wanted, Reach::Ordered, &self.driver)? {
                         return Ok(node);
@@ -142,8 +143,7 @@ impl Back {
         }
         // There is nothing new; what has to be waited for will do.
         let mut state = self.state.lock();
-        let found =
-            super::avoiding_out_of_reach(|| state.take_in_place(wanted, Reach::Any, &self.driver))?;
+        let found = state.take_in_reach(wanted, Reach::Any, &self.driver)?;
         found.ok_or_else(|| failed.unwrap_or_else(|| self.out_of_addresses(wanted.bytes)))
     }
 
@@ -185,6 +185,7 @@ impl Back {
                 let first =
                     state.chunks.add(&mut state.heap, begin, reserved_bytes, reserved_bytes);
                 state.heap.node_mut(first).points = points;
+                state.missed = None;
                 return freed;
             }
             state.reserved_bytes -= reserved_bytes;

@@ -3,13 +3,16 @@
 use std::ops::Range;
 
 use super::handles::HandleId;
-use super::{Reach, State, Taker, Wanted};
+use super::{Missed, Reach, State, Taker, Wanted};
 use crate::pool::heap::{Found, Node, NodeId};
 use crate::pool::points::{Points, StreamSlot};
 
-/// Holes, and ready runs in them, that are looked at for a block that fits at the upper end of none.
+/// Holes that are looked at for a block, at the most, and ready runs in them for one that fits at the upper end of none.
 const MOST_HOLES: usize = 64;
 const MOST_RUNS: usize = 64;
+/// Holes that are looked at for one that the stream comes after anyway, where there are several streams: most are others', and to wait for
+/// one of them costs less than to look at them all.
+const MOST_OF_SEVERAL: usize = 16;
 /// Holes that are looked at for where least is missing.
 const MOST_WITHOUT_MEMORY: usize = 16;
 
@@ -44,7 +47,7 @@ impl State {
     pub(super) fn find_ordered(&self, bytes: u64, align: u64, taker: StreamSlot) -> Option<Found> {
         let streams = &self.streams;
         let is_ordered = move |points: &Points| streams.are_ordered(points, taker);
-        self.heap.find(bytes, align, move |node, start| {
+        self.heap.find(bytes, align, self.most_holes(), move |node, start| {
             is_ordered(&node.points) && self.is_open(start, bytes, is_ordered)
         })
     }
@@ -78,13 +81,10 @@ impl State {
     }
 
     /// A range whose pages all are open, and that the stream may use or can be made to wait for.
-    pub(super) fn find_in_place(&self, wanted: Wanted, reach: Reach) -> Option<Found> {
+    pub(super) fn find_in_place(&mut self, wanted: Wanted, reach: Reach) -> Option<Found> {
         let Wanted { bytes, align, taker, .. } = wanted;
-        let found = self
-            .find_ordered(bytes, align, taker.slot)
-            .or_else(|| self.find_ordered_run(bytes, align, taker.slot));
-        if found.is_some() {
-            return found;
+        if let Some(found) = self.find_ordered_anywhere(bytes, align, taker.slot) {
+            return Some(found);
         }
         let usable = |points: &Points| self.streams.can_serve(points, taker.slot);
         let is_usable =
@@ -99,10 +99,42 @@ impl State {
             Reach::Any | Reach::Every => true,
         };
         if self.has_unordered(taker) && may_wait() {
-            let found = self.heap.find(bytes, align, is_usable);
-            return found.or_else(|| self.find_run(bytes, align, usable));
+            let found = self.heap.find(bytes, align, MOST_HOLES, is_usable);
+            return found.or_else(|| self.find_run(bytes, align, MOST_HOLES, usable));
         }
         None
+    }
+
+    /// A range whose pages all are open, and that the stream comes after anyway: as [`find_ordered`](Self::find_ordered), or in the middle of
+    /// a hole.
+    #[inline]
+    pub(super) fn find_ordered_anywhere(
+        &mut self,
+        bytes: u64,
+        align: u64,
+        taker: StreamSlot,
+    ) -> Option<Found> {
+        if self.has_missed(bytes, align, taker) {
+            return None;
+        }
+        let found = self
+            .find_ordered(bytes, align, taker)
+            .or_else(|| self.find_ordered_run(bytes, align, taker));
+        if found.is_none() {
+            let passes = self.streams.passes();
+            self.missed = Some(Missed { taker, bytes, align, passes });
+        }
+        found
+    }
+
+    /// Whether the last search has shown that there is no such range.
+    fn has_missed(&self, bytes: u64, align: u64, taker: StreamSlot) -> bool {
+        self.missed.is_some_and(|missed| {
+            missed.taker == taker
+                && missed.bytes <= bytes
+                && missed.align <= align
+                && missed.passes == self.streams.passes()
+        })
     }
 
     /// Whether there can be ranges that this taker has to wait for.
@@ -118,7 +150,13 @@ impl State {
         align: u64,
         taker: StreamSlot,
     ) -> Option<Found> {
-        self.find_run(bytes, align, |points: &Points| self.streams.are_ordered(points, taker))
+        let is_ordered = |points: &Points| self.streams.are_ordered(points, taker);
+        self.find_run(bytes, align, self.most_holes(), is_ordered)
+    }
+
+    /// How many holes it is worth looking at for one that a stream comes after anyway.
+    fn most_holes(&self) -> usize {
+        if self.streams.are_several() { MOST_OF_SEVERAL } else { MOST_HOLES }
     }
 
     /// A range of open pages in the middle of a hole, in a run as short as possible.
@@ -126,6 +164,7 @@ impl State {
         &self,
         bytes: u64,
         align: u64,
+        most_holes: usize,
         usable: impl Fn(&Points) -> bool + Copy,
     ) -> Option<Found> {
         let mut search = RunSearch { best: None, holes: 0, runs: 0 };
@@ -134,7 +173,7 @@ impl State {
                 self.look_for_runs(&mut search, id, hole, (bytes, align), usable);
             }
             search.holes += 1;
-            search.holes < MOST_HOLES && search.runs < MOST_RUNS
+            search.holes < most_holes && search.runs < MOST_RUNS
         });
         search.best.map(|(_, found)| found)
     }

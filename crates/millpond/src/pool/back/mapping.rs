@@ -2,7 +2,7 @@
 
 use super::handles::HandleId;
 use super::plan::{Plan, Prefer, Source};
-use super::{Back, Leaving, Reach, State, Wanted, avoiding_out_of_reach};
+use super::{Back, Leaving, Reach, State, Wanted};
 use crate::driver::{Call, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle};
 use crate::pool::heap::{NodeId, Use};
 use crate::pool::pages::MappingId;
@@ -44,7 +44,7 @@ impl Back {
         let mut answer = Err(self.out_of_addresses(wanted.bytes));
         for (prefer, reach, most_pages) in attempts {
             let attempt = || self.try_mapping(wanted, prefer, reach, most_pages);
-            answer = avoiding_out_of_reach(attempt);
+            answer = self.avoiding_out_of_reach(attempt);
             if !answer.as_ref().is_err_and(DriverError::is_out_of_memory) {
                 break;
             }
@@ -192,6 +192,7 @@ impl Back {
     fn commit(&self, plan: Plan, memory: Vec<PhysicalHandle>, wanted: Wanted) -> NodeId {
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.missed = None;
         for (piece, memory) in plan.pieces.iter().zip(memory) {
             let handle = match piece.source {
                 Source::New(pages) => state.add_handle(memory, pages, self.page_bytes),
@@ -213,6 +214,7 @@ impl Back {
     fn roll_back(&self, plan: Plan, done: Done) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.missed = None;
         let memory = done.memory.into_iter().map(Some).chain(std::iter::repeat(None));
         let mut stuck = Vec::new();
         for ((piece, memory), still_mapped) in plan.pieces.iter().zip(memory).zip(done.mapped) {

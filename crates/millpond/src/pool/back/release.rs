@@ -40,7 +40,7 @@ impl Back {
         }
         if !self.has_pages() {
             let freed = self.free_chunks();
-            let _ = self.state.lock().streams.poll_all(&self.driver);
+            let _ = self.state.lock().streams.give_back_events(&self.driver);
             return freed;
         }
         let mut state = self.state.lock();
@@ -56,8 +56,8 @@ impl Back {
         let released = self.release_loose(pages);
         let mut state = self.state.lock();
         state.is_short &= released == 0;
-        // Only to be rid of events; what cannot be asked now is asked later.
-        let _ = state.streams.poll_all(&self.driver);
+        // Events that cannot be asked now are asked later.
+        let _ = state.streams.give_back_events(&self.driver);
         released
     }
 
@@ -250,6 +250,7 @@ impl State {
         self.remove_mapping(mapping);
         self.pages.end_leaving(range);
         let hole = self.heap.free(node);
+        self.missed = None;
         self.pages.hole_begins(hole, self.heap.node(hole));
     }
 

@@ -32,6 +32,7 @@ impl State {
                 points.merge(sharing.points[index].take());
             }
         }
+        self.streams.forget_needless(&mut points);
         self.leave_points(taken, &points);
         if keeps == Keeps::Points {
             self.heap.node_mut(taken).points.merge(points);
@@ -53,11 +54,14 @@ impl State {
     pub(super) fn disown(&mut self, mut pages: Range<usize>, hole: NodeId) {
         while let Some((id, part)) = self.next_shared(&mut pages) {
             let handle = self.handles.mapping(id).handle;
-            let State { handles, heap, .. } = self;
+            let State { handles, heap, streams, .. } = self;
             let sharing = handles.handle_mut(handle).sharing.as_mut().expect("it is shared");
             sharing.owned &= !part;
             for index in indices(part) {
-                sharing.points[index].merge(heap.node(hole).points.clone());
+                let points = &mut sharing.points[index];
+                points.merge(heap.node(hole).points.clone());
+                // Streams come and go, and a mapping stays.
+                streams.forget_needless(points);
             }
             self.open_elsewhere(handle, part, Some(id));
         }

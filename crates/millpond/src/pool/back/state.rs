@@ -3,7 +3,7 @@
 use super::handles::{HandleId, Mapping};
 use super::plan::keeps;
 use super::sharing::Keeps;
-use super::{Placed, Reach, State, Taker, Wanted};
+use super::{Placed, Reach, Room, State, Taker, Wanted, avoiding_out_of_reach};
 use crate::driver::{Driver, DriverResult};
 use crate::pool::headers::HeaderId;
 use crate::pool::heap::{Found, Node, NodeId, Use};
@@ -25,6 +25,17 @@ impl State {
         Ok(Some(self.take(found, bytes, used_for, keeps(used_for))))
     }
 
+    /// As [`take_in_place`](Self::take_in_place), and tries others when a stream turns out to be captured, or gone.
+    pub(super) fn take_in_reach(
+        &mut self,
+        wanted: Wanted,
+        reach: Reach,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<NodeId>> {
+        let attempt = |state: &mut State| state.take_in_place(wanted, reach, driver);
+        avoiding_out_of_reach(self, attempt, |state| state.streams.find_out_who_is_gone(driver))
+    }
+
     /// As [`take_in_place`](Self::take_in_place), for a block of a stream that need not wait for anything.
     #[inline]
     pub(super) fn take_at_once(
@@ -33,9 +44,7 @@ impl State {
         align: u64,
         taker: StreamSlot,
     ) -> Option<(NodeId, u64)> {
-        let found = self
-            .find_ordered(bytes, align, taker)
-            .or_else(|| self.find_ordered_run(bytes, align, taker))?;
+        let found = self.find_ordered_anywhere(bytes, align, taker)?;
         self.used_bytes += bytes;
         Some((self.take(found, bytes, Use::Block, Keeps::Nothing), found.start))
     }
@@ -93,6 +102,7 @@ impl State {
             return Ok(());
         }
         let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
+        self.missed = None;
         self.counts.cross_stream_waits += waits as u64;
         if waits > 1
             && let Some(point) = self.streams.point_after(&points, taker.slot, driver)
@@ -139,9 +149,9 @@ impl State {
         let Node { start, used_for, ref points, .. } = *self.heap.node(node);
         if used_for == Use::Block {
             let header = self.unused_headers.pop();
-            return Placed { node, start, header, points: Points::default() };
+            return Placed { room: Room { node, start, header }, points: Points::default() };
         }
-        Placed { node, start, header: None, points: points.clone() }
+        Placed { room: Room { node, start, header: None }, points: points.clone() }
     }
 
     pub(super) fn reserve(&mut self, bytes: u64) {
@@ -169,13 +179,13 @@ impl State {
         &mut self,
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
         stream: StreamSlot,
-        driver: &dyn Driver,
     ) {
+        // Only the stream itself comes after this.
+        if self.missed.is_some_and(|missed| missed.taker == stream) {
+            self.missed = None;
+        }
         let (point, mut can_serve_others) = self.streams.point_and_reach(stream);
-        if self.streams.are_several() || self.streams.order_by() == Order::SameStream {
-            // An event that cannot be recorded now is recorded when somebody has to wait for it. Tried first: it shows whether
-            // the stream is captured, and what has to wait for a capture must not merge with the rest.
-            let _ = self.streams.record(stream, driver);
+        if self.streams.order_by() == Order::SameStream {
             can_serve_others = self.can_serve_others(&Points::of(point));
         }
         for (node, header) in blocks {
@@ -187,6 +197,7 @@ impl State {
     }
 
     pub(super) fn give_back(&mut self, node: NodeId) {
+        self.missed = None;
         self.give_back_if(self.can_serve_others(&self.heap.node(node).points), node);
     }
 

@@ -8,7 +8,7 @@ use super::{BelongsTo, Inner, Keep};
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
-use crate::pool::back::{Placed, Taker, Wanted, avoiding_out_of_reach};
+use crate::pool::back::{Placed, Room, Taker, Wanted};
 use crate::pool::counters::{Counters, ThreadCounters, Tier};
 use crate::pool::headers::{BlockWord, Tag, Word};
 use crate::pool::heap::Use;
@@ -88,7 +88,7 @@ impl Inner {
                 counters.allocated(bytes);
                 return Some(Ok(self.back.address_of(offset)));
             }
-            if let Some(ptr) = self.place_at_once(cache, bytes) {
+            if let Some(ptr) = self.place_at_once(cache, bytes, stream) {
                 return Some(Ok(ptr));
             }
             let taker = Taker { slot: cache.stream(), handle: stream };
@@ -197,6 +197,10 @@ impl Inner {
         if are_several && self.lets_pend.swap(false, Ordering::Relaxed) {
             self.give_back_all_pending();
         }
+        // A capture's memory is withheld until it ends.
+        if are_several && self.belongs_to != BelongsTo::Capture {
+            self.keeps_large.store(true, Ordering::Relaxed);
+        }
         if are_many {
             // There may be no background.
             self.forget_gone_streams();
@@ -281,7 +285,7 @@ impl Inner {
         patience: Patience,
     ) -> DriverResult<Option<(u64, Tier)>> {
         // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
-        let taken = avoiding_out_of_reach(|| {
+        let taken = self.back.avoiding_out_of_reach(|| {
             let Some((batch, tier)) = self.take_batch(class, taker, patience)? else {
                 return Ok(None);
             };
@@ -397,7 +401,7 @@ impl Inner {
         let bytes = class.slab_bytes();
         let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
-        let Placed { node, start, points, .. } = placed;
+        let Placed { room: Room { node, start, .. }, points } = placed;
         let mut middle = self.middle.lock();
         let header =
             middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
@@ -426,7 +430,8 @@ impl Inner {
         };
         let Some((mut entries, tier)) = taken else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
-        let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
+        let owner = cache.filter(|_| !self.is_kept_by_stream(shape.bytes_and_align().0));
+        let tag = owner.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
         if !entries.is_empty() {
             let shelf = Shelf::of_own(shape.bytes_and_align().0);
@@ -450,6 +455,9 @@ impl Inner {
                 return Some((aligned, Tier::Global));
             }
         }
+        if let Some(entry) = self.large.take(taker.slot, block_bytes, align) {
+            return Some((vec![entry], Tier::Global));
+        }
         let entries = self.take_reserved_large(shape, most);
         (!entries.is_empty()).then_some((entries, Tier::Reserve))
     }
@@ -461,6 +469,7 @@ impl Inner {
         &self,
         cache: &ThreadCache,
         bytes: usize,
+        handle: Stream,
     ) -> Option<DevicePtr> {
         let Ok(Shape::Own { bytes: block_bytes, align }) = self.shape_of(bytes) else {
             return None;
@@ -474,21 +483,71 @@ impl Inner {
         if others_come_first || slack >= Word::MOST_SLACK {
             return None;
         }
-        // Which also forgets the block that was handed out last.
-        let mut pending = Pending::default();
-        cache.take_pending(&mut pending);
-        let blocks = pending.offsets().map(|offset| self.unlist(offset));
-        let placed = self.back.free_and_allocate(blocks, block_bytes, align, cache.stream(), false);
-        let (node, start, header) = placed?;
+        let stream = cache.stream();
+        let (start, tier) = if self.is_kept_by_stream(block_bytes) {
+            self.give_back_pending(cache);
+            let entry = self.large.take(stream, block_bytes, align);
+            let (entry, tier) = match entry {
+                Some(entry) => (entry, Tier::Global),
+                None => {
+                    self.give_up_large_of(stream);
+                    let none = std::iter::empty();
+                    match self.back.free_and_allocate(none, block_bytes, align, stream) {
+                        Some(room) => (self.begin_own(room, block_bytes), Tier::Reuse),
+                        None => {
+                            let taker = Taker { slot: stream, handle };
+                            (self.take_over(block_bytes, align, taker)?, Tier::Reuse)
+                        }
+                    }
+                }
+            };
+            self.make_live(entry, bytes, Tag::NONE);
+            (entry.offset, tier)
+        } else {
+            // Which also forgets the block that was handed out last.
+            let mut pending = Pending::default();
+            cache.take_pending(&mut pending);
+            let blocks = pending.offsets().map(|offset| self.unlist(offset));
+            let placed = self.back.free_and_allocate(blocks, block_bytes, align, stream);
+            let entry = self.begin_own(placed?, block_bytes);
+            let header = self.page_map.header(entry.header);
+            header.word(0).set(cache.live.with_slack(slack));
+            (entry.offset, Tier::Reuse)
+        };
+        let counters = cache.counters(self);
+        counters.missed(tier);
+        counters.allocated(bytes);
+        Some(self.back.address_of(start))
+    }
+
+    /// A block of exactly this size that another stream has freed, where new memory would exceed the slack: the stream is made to wait for
+    /// that one. `None` also if it cannot be.
+    fn take_over(&self, block_bytes: u64, align: u64, taker: Taker) -> Option<Entry> {
+        let (owner, entry) = self.large.take_of_others(taker.slot, block_bytes, align)?;
+        if self.back.take_over(owner, block_bytes, taker) {
+            return Some(entry);
+        }
+        self.keep_large(entry, owner);
+        None
+    }
+
+    /// Whether free blocks of a size are kept by the stream that freed them, and by no thread's cache.
+    #[inline]
+    pub(super) fn is_kept_by_stream(&self, block_bytes: u64) -> bool {
+        // Relaxed: a thread that does not see it yet gives its blocks to the back.
+        block_bytes > LARGEST_CACHED_BYTES as u64 && self.keeps_large.load(Ordering::Relaxed)
+    }
+
+    /// A block of its own begins where there is room for it. It is nobody's yet.
+    #[inline]
+    fn begin_own(&self, room: Room, block_bytes: u64) -> Entry {
+        let Room { node, start, header } = room;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
         header.place_own(start, block_bytes, node);
-        header.word(0).set(cache.live.with_slack(slack));
+        header.word(0).set(Word::FREE);
         self.page_map.set(start, Some(header));
-        let counters = cache.counters(self);
-        counters.missed(Tier::Reuse);
-        counters.allocated(bytes);
-        Some(self.back.address_of(start))
+        Entry { offset: start, header: id, index: 0 }
     }
 
     /// A block of its own, that is nobody's yet, and where its memory is from. `None`: not without waiting.
@@ -501,13 +560,7 @@ impl Inner {
         let (block_bytes, align) = shape.bytes_and_align();
         let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
-        let Placed { node, start, header, .. } = placed;
-        let id = header.unwrap_or_else(|| self.page_map.add_header(None));
-        let header = self.page_map.header(id);
-        header.place_own(start, block_bytes, node);
-        header.word(0).set(Word::FREE);
-        self.page_map.set(start, Some(header));
-        Ok(Some((Entry { offset: start, header: id, index: 0 }, tier)))
+        Ok(Some((self.begin_own(placed.room, block_bytes), tier)))
     }
 
     /// Counts an allocation that a tier behind the thread's cache has served.

@@ -25,6 +25,13 @@ impl Inner {
             Patience::Some => Reach::WithinSlack,
             Patience::None => Reach::Ordered,
         };
+        // Memory that other streams keep to themselves is given up only if there is none that the stream comes after anyway.
+        if self.large.may_have_some() {
+            if let Some(placed) = self.back.allocate_in_place(wanted, Reach::Ordered)? {
+                return Ok(Some((placed, Tier::Reuse)));
+            }
+            self.give_up_large();
+        }
         if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
             return Ok(Some((placed, Tier::Reuse)));
         }
@@ -33,10 +40,7 @@ impl Inner {
         }
         if self.is_worth_draining(wanted.bytes) {
             let in_place = || self.back.allocate_in_place(wanted, reach);
-            let placed = self.drain_until(in_place);
-            // Relaxed: as below.
-            self.kept_after_drain.store(self.kept_bytes(), Ordering::Relaxed);
-            if let Some(placed) = placed? {
+            if let Some(placed) = self.drain_until(in_place)? {
                 return Ok(Some((placed, Tier::Reuse)));
             }
         }
@@ -118,7 +122,7 @@ impl Inner {
     }
 
     /// What is used and nobody's: kept in caches, and left over in slabs and by rounding.
-    fn kept_bytes(&self) -> u64 {
+    pub(super) fn kept_bytes(&self) -> u64 {
         self.back.used_bytes().saturating_sub(self.live_bytes())
     }
 }

@@ -1,6 +1,7 @@
 //! Caches come and go, and what they keep is taken back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Inner, Keep};
 use crate::driver::{DriverResult, StreamWatcher};
@@ -47,8 +48,11 @@ impl Inner {
         for cache in of_thread {
             let stream = cache.stream();
             // Nobody else will ask for what is kept for the thread's own stream.
-            let keep = if self.back.is_of_thread(stream) { Keep::No } else { Keep::Yes };
-            self.detach_cache(cache, keep);
+            let is_of_thread = self.back.is_of_thread(stream);
+            self.detach_cache(cache, if is_of_thread { Keep::No } else { Keep::Yes });
+            if is_of_thread {
+                self.give_up_large_of(stream);
+            }
             self.back.thread_ends(stream);
         }
         self.caches.lock().unused_counters.push(counters);
@@ -144,6 +148,8 @@ impl Inner {
         }
         drop(draining);
         self.drain();
+        // Relaxed: it only says when it is worth emptying them again.
+        self.kept_after_drain.store(self.kept_bytes(), Ordering::Relaxed);
         enough()
     }
 
@@ -167,6 +173,7 @@ impl Inner {
         }
         self.drain_caches(Keep::No);
         let _draining = self.draining.lock();
+        self.give_up_large();
         let entries = self.middle.lock().drain_global();
         self.give_all(entries, Keep::No);
     }

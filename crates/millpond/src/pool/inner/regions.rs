@@ -98,8 +98,8 @@ impl Inner {
         match self.allocate_range(wanted, Patience::Some) {
             Ok(placed) => {
                 let (placed, _) = placed.expect("patient requests are served or fail");
-                self.back.free_after(placed.node, Points::default());
-                if let Some(header) = placed.header {
+                self.back.free_after(placed.room.node, Points::default());
+                if let Some(header) = placed.room.header {
                     self.back.header_is_unused(header);
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
+use super::{FEW_SPARE_EVENTS, MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
 use crate::driver::{
     Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
     RelaxedCalls, Stream,
@@ -53,8 +53,7 @@ impl Streams {
             self.check_capture(slot, driver)?;
         }
         if self.state(slot).recorded.len() >= MOST_RECORDED {
-            let _relaxed = RelaxedCalls::enter(driver);
-            self.poll_stream(slot, driver)?;
+            self.thin_out(slot);
         }
         let event = match self.spare_events.pop() {
             Some(event) => event,
@@ -78,9 +77,25 @@ impl Streams {
         state.recorded.push_back((state.number, event));
         state.number += 1;
         state.has_unrecorded = false;
-        self.unrecorded.remove(&slot);
+        self.unrecorded.remove(slot);
         self.with_events.insert(slot);
         Ok(())
+    }
+
+    /// Gives every other event of a stream back: the one after it stands for its points as well. To ask the driver which have passed takes
+    /// longer than to wait for one.
+    fn thin_out(&mut self, slot: StreamSlot) {
+        let Some(state) = self.slots.get_mut(&slot) else { return };
+        let recorded = std::mem::take(&mut state.recorded);
+        // The newest is at an odd place, and stays.
+        debug_assert!(recorded.len().is_multiple_of(2));
+        for (place, (number, event)) in recorded.into_iter().enumerate() {
+            if place % 2 == 0 {
+                self.spare_events.push(event);
+            } else {
+                state.recorded.push_back((number, event));
+            }
+        }
     }
 
     /// Records what is unrecorded on every stream, so that it can be waited for.
@@ -89,7 +104,7 @@ impl Streams {
     /// The first. Every stream was tried: one that is captured does not keep the others.
     pub(in crate::pool) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
         let mut all = Ok(());
-        for slot in self.unrecorded.iter().copied().collect::<Vec<_>>() {
+        for slot in self.unrecorded.iter().collect::<Vec<_>>() {
             // Nobody has to be asked once more about a stream that is gone, but about another thread's: it may be this one's.
             let state = self.state(slot);
             if !state.is_gone || state.is_of_thread() {
@@ -151,10 +166,12 @@ impl Streams {
             self.record(point.stream, driver)?;
         }
         let recorded = &self.state(point.stream).recorded;
-        Ok(recorded.iter().find(|(number, _)| *number >= point.number).copied())
+        let first = recorded.partition_point(|(number, _)| *number < point.number);
+        Ok(recorded.get(first).copied())
     }
 
     fn passed_up_to(&mut self, slot: StreamSlot, event: Event) {
+        self.passes += 1;
         let Some(state) = self.slots.get_mut(&slot) else { return };
         while let Some((number, passed)) = state.recorded.pop_front() {
             state.passed_below = number + 1;
@@ -164,7 +181,7 @@ impl Streams {
             }
         }
         if state.recorded.is_empty() {
-            self.with_events.remove(&slot);
+            self.with_events.remove(slot);
         }
     }
 
@@ -183,7 +200,7 @@ impl Streams {
         self.poll_some(MOST_POLLED, driver)?;
         let left = points.into_iter().flat_map(Points::iter).map(|point| point.stream);
         let left: BTreeSet<StreamSlot> =
-            left.filter(|stream| self.with_events.contains(stream)).collect();
+            left.filter(|stream| self.with_events.contains(*stream)).collect();
         if left.is_empty() {
             return Ok(());
         }
@@ -196,17 +213,30 @@ impl Streams {
             return Ok(());
         }
         let _relaxed = RelaxedCalls::enter(driver);
-        let next = self.polled_next;
-        let in_turn = self.with_events.range(next..).chain(self.with_events.range(..next));
-        let polled: Vec<StreamSlot> = in_turn.take(most).copied().collect();
+        let in_turn = self.with_events.in_turn_from(self.polled_next);
+        let polled: Vec<StreamSlot> = in_turn.take(most).collect();
         for slot in &polled {
             self.poll_stream(*slot, driver)?;
         }
         if let Some(last) = polled.last() {
             self.polled_next = StreamSlot(last.0.wrapping_add(1));
         }
+        self.destroy_spare_events(MOST_SPARE_EVENTS, driver)
+    }
+
+    /// Finds out what has passed, and keeps few events for the next time.
+    ///
+    /// # Errors
+    /// The driver's. Some events stay.
+    pub(in crate::pool) fn give_back_events(&mut self, driver: &dyn Driver) -> DriverResult<()> {
+        self.poll_all(driver)?;
+        let _relaxed = RelaxedCalls::enter(driver);
+        self.destroy_spare_events(FEW_SPARE_EVENTS, driver)
+    }
+
+    fn destroy_spare_events(&mut self, kept: usize, driver: &dyn Driver) -> DriverResult<()> {
         // A thread that waits for an event does so without the lock.
-        while self.spare_events.len() > MOST_SPARE_EVENTS && self.waiting == 0 {
+        while self.spare_events.len() > kept && self.waiting == 0 {
             let event = self.spare_events.pop().expect("more than none");
             if let Err(error) = driver.destroy_event(event) {
                 self.spare_events.push(event);

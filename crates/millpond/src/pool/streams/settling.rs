@@ -37,11 +37,12 @@ impl Streams {
             Settle::Gone => self.gone.iter().copied().filter(is_open).collect(),
             Settle::All => {
                 let being_settled = self.gone.iter().filter(|slot| is_open(slot));
-                self.unrecorded.union(&self.with_events).chain(being_settled).copied().collect()
+                let with_points = self.unrecorded.iter().chain(self.with_events.iter());
+                with_points.chain(being_settled.copied()).collect()
             }
         };
         let mut begin = |slot: StreamSlot| {
-            self.unrecorded.remove(&slot);
+            self.unrecorded.remove(slot);
             let state = self.state(slot);
             state.has_unrecorded = false;
             state.settling += 1;
@@ -54,6 +55,7 @@ impl Streams {
 
     /// The host has waited for the device, or has tried to.
     pub(in crate::pool) fn settle(&mut self, Settling(points): Settling, has_waited: bool) {
+        self.passes += 1;
         for Point { stream, number } in points {
             let state = self.slots.get_mut(&stream).expect("kept while it settles");
             state.settling -= 1;
@@ -66,7 +68,7 @@ impl Streams {
             self.spare_events.extend(state.recorded.drain(..recorded).map(|(_, event)| event));
             state.passed_below = state.passed_below.max(number + 1);
             if state.recorded.is_empty() {
-                self.with_events.remove(&stream);
+                self.with_events.remove(stream);
             }
         }
     }

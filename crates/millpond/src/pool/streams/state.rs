@@ -74,7 +74,11 @@ impl StreamState {
     /// It has been made to wait for another stream's points up to a number.
     pub(super) fn note_wait(&mut self, stream: StreamSlot, number: u64) {
         // What was freed under this number before has no event yet: it will get one that comes after the wait.
-        self.waited.insert(stream, Waited { number, since: self.number });
+        let since = self.number;
+        let waited = self.waited.entry(stream).or_insert(Waited { number, since });
+        if waited.number < number {
+            *waited = Waited { number, since };
+        }
     }
 
     pub(super) fn find_out_if_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {

@@ -7,7 +7,8 @@ use crate::pool::points::{Point, Points, StreamSlot};
 
 impl Streams {
     /// Makes a stream wait for all points that it is not ordered after; says for how many. What is for nobody's stream
-    /// [can serve](Self::can_serve) it: there is nothing to wait for.
+    /// [can serve](Self::can_serve) it: there is nothing to wait for. What those points' streams have waited for it comes after, too: that
+    /// is remembered, because a range has been used by many.
     pub(in crate::pool) fn order(
         &mut self,
         points: &Points,
@@ -20,21 +21,61 @@ impl Streams {
             return Ok(0);
         }
         let epoch = self.epoch();
-        let mut waited = Vec::new();
+        let mut waited = std::mem::take(&mut self.new_waits);
+        waited.clear();
         for point in points.iter() {
-            if point.stream != taker
-                && !self.has_passed(point)
-                && !self.has_waited(taker, point)
-                && let Some((number, event)) = self.event_of(point, driver)?
-            {
-                driver.wait_event(handle, event)?;
+            if let Some(number) = self.wait_for(point, taker, handle, driver)? {
                 waited.push((point.stream, number));
             }
         }
-        if !waited.is_empty() && self.is_itself(taker, epoch, driver) {
+        let waits = waited.len();
+        if waits > 0 && self.is_itself(taker, epoch, driver) {
+            for wait in 0..waits {
+                let (stream, number) = waited[wait];
+                let before = self.waited_before(stream, number);
+                waited.extend(before.filter(|(stream, _)| *stream != taker));
+            }
             self.note_waits(taker, &waited);
         }
-        Ok(waited.len())
+        self.new_waits = waited;
+        Ok(waits)
+    }
+
+    /// Makes a stream wait for all that another has freed, if it does not come after that; says whether it has to. Of a stream that is
+    /// forgotten everything has passed.
+    pub(in crate::pool) fn order_after(
+        &mut self,
+        stream: StreamSlot,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<bool> {
+        let epoch = self.epoch();
+        if self.is_forgotten(stream) {
+            return Ok(false);
+        }
+        let point = self.point(stream);
+        let Some(number) = self.wait_for(point, taker, handle, driver)? else { return Ok(false) };
+        if self.is_itself(taker, epoch, driver) {
+            self.note_waits(taker, &[(stream, number)]);
+        }
+        Ok(true)
+    }
+
+    /// Makes a stream wait for a point, if it does not come after that; says for which number then.
+    fn wait_for(
+        &mut self,
+        point: Point,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<u64>> {
+        if point.stream == taker || self.has_passed(point) || self.has_waited(taker, point) {
+            return Ok(None);
+        }
+        let Some((number, event)) = self.event_of(point, driver)? else { return Ok(None) };
+        driver.wait_event(handle, event)?;
+        Ok(Some(number))
     }
 
     /// Whether what was queued on a stream since `epoch` is its own work: not a capture's, not that of another stream with its handle.
@@ -52,12 +93,27 @@ impl Streams {
         is_itself
     }
 
+    /// The waits of a stream that come before its event for a point: the stream that waits for that comes after them, too.
+    fn waited_before(
+        &self,
+        stream: StreamSlot,
+        number: u64,
+    ) -> impl Iterator<Item = (StreamSlot, u64)> + '_ {
+        let waits = self.known(stream).into_iter().flat_map(|state| state.waited.iter());
+        let before = waits.filter(move |(_, waited)| waited.since <= number);
+        before.map(|(stream, waited)| (*stream, waited.number))
+    }
+
     fn note_waits(&mut self, taker: StreamSlot, waited: &[(StreamSlot, u64)]) {
         if self.state(taker).waited.len() > MOST_WAITED {
             let mut known = std::mem::take(&mut self.state(taker).waited);
             known.retain(|&stream, &mut Waited { number, .. }| {
                 !self.has_passed(Point { stream, number })
             });
+            if known.len() > MOST_WAITED / 2 {
+                // A wait that is not known of is made once more.
+                known.clear();
+            }
             self.state(taker).waited = known;
         }
         let state = self.state(taker);
