@@ -28,7 +28,6 @@ mod headers;
 mod heap;
 mod inbox;
 mod inner;
-mod large_blocks;
 mod membarrier;
 mod middle;
 mod nodes;

@@ -20,6 +20,7 @@ mod chunks;
 mod find;
 mod growth;
 mod handles;
+mod kept;
 mod mapping;
 mod plan;
 mod release;
@@ -31,6 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use self::chunks::Chunks;
 use self::growth::Growth;
 use self::handles::Handles;
+use self::kept::Kept;
 use self::plan::largest_handle_pages;
 use super::headers::HeaderId;
 use super::heap::{Heap, NodeId, Use};
@@ -124,6 +126,8 @@ pub(super) struct State {
     is_short: bool,
     /// The last search for memory that its stream comes after, if it found none and there is no more since.
     missed: Option<Missed>,
+    /// Free ranges that streams keep for themselves.
+    kept: Kept,
     /// Mappings that are on their way out.
     leaving: Vec<Leaving>,
     /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
@@ -230,6 +234,7 @@ impl Back {
                 ),
                 is_short: false,
                 missed: None,
+                kept: Kept::default(),
                 leaving: Vec::new(),
                 withheld: Vec::new(),
                 used_bytes: 0,
@@ -303,7 +308,12 @@ impl Back {
             let _ = state.streams.record_all(&self.driver);
             let _ = state.streams.poll_all(&self.driver);
         }
-        let node = state.take_in_reach(wanted, reach, &self.driver)?;
+        let mut node = state.take_in_reach(wanted, Reach::Ordered, &self.driver)?;
+        if node.is_none() && (reach != Reach::Ordered || !state.kept.is_empty()) {
+            // What streams keep to themselves merges only if there is nothing that the stream comes after anyway.
+            state.give_up_kept();
+            node = state.take_in_reach(wanted, reach, &self.driver)?;
+        }
         Ok(node.map(|node| state.placed(node)))
     }
 
@@ -325,18 +335,28 @@ impl Back {
         Some(Room { node, start, header: state.unused_headers.pop() })
     }
 
-    /// Makes a stream wait for all that another has freed, for it to take a block of that other's: unless new memory of that size is within
-    /// the slack. Says whether it waits.
-    pub(super) fn take_over(&self, owner: StreamSlot, bytes: u64, taker: Taker) -> bool {
+    /// A block among what has memory, where streams keep what they free: of the stream's own if one fits closely, else of what it comes
+    /// after anyway, else of what it can wait for at once.
+    pub(super) fn allocate_kept(&self, bytes: u64, align: u64, taker: Taker) -> Option<Room> {
         let mut state = self.state.lock();
-        if state.may_grow_by(bytes) {
-            return false;
+        let mut node = state.take_own_kept(taker.slot, bytes, align);
+        if node.is_none() {
+            node = state.take_at_once(bytes, align, taker.slot).map(|(node, _)| node);
         }
-        let waits = state.streams.order_after(owner, taker.slot, taker.handle, &self.driver);
-        state.missed = None;
-        // A stream that cannot be waited for is known as one from now on.
-        state.counts.cross_stream_waits += u64::from(matches!(waits, Ok(true)));
-        waits.is_ok()
+        if node.is_none() {
+            node = state.take_over(taker, bytes, align, &self.driver);
+        }
+        Some(state.room(node?))
+    }
+
+    /// Frees a block, and keeps it for the stream that does.
+    pub(super) fn keep(&self, block: (NodeId, HeaderId), stream: StreamSlot) {
+        self.state.lock().keep([block], stream);
+    }
+
+    /// Lets all that streams keep to themselves merge with the rest.
+    pub(super) fn give_up_kept(&self) {
+        self.state.lock().give_up_kept();
     }
 
     /// A range for a stream, for which pages are moved or taken from the driver.
@@ -474,6 +494,8 @@ impl Back {
     pub(super) fn forget_gone_streams(&self) {
         let mut state = self.state.lock();
         let _ = state.streams.poll_all(&self.driver);
+        state.streams.find_out_who_is_gone(&self.driver);
+        state.give_up_kept_of_gone();
         state.streams.forget_gone(&self.driver);
     }
 
@@ -497,7 +519,12 @@ impl Back {
 
     /// A thread ends that has used a stream.
     pub(super) fn thread_ends(&self, stream: StreamSlot) {
-        self.state.lock().streams.thread_ends(stream, &self.driver);
+        let mut state = self.state.lock();
+        if state.streams.is_of_thread(stream) {
+            // No other thread will ask for what is kept for it.
+            state.give_up_of(stream);
+        }
+        state.streams.thread_ends(stream, &self.driver);
     }
 
     /// Makes a stream wait for points, where it does not come after them anyway.

@@ -285,6 +285,28 @@ impl Heap {
         merged
     }
 
+    /// Takes a range out of a node in use. What is left below and above it is used for what the node was, and all of them have its points.
+    pub(super) fn cut(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
+        let Found { node: mut id, start } = found;
+        let rest = self.node(id).used_for;
+        debug_assert_ne!(rest, Use::Free);
+        if self.node(id).start < start {
+            id = self.split(id, start, rest, Keeps::Points);
+        }
+        if start + bytes < self.node(id).end() {
+            self.split(id, start + bytes, rest, Keeps::Points);
+        }
+        self.node_mut(id).used_for = used_for;
+        id
+    }
+
+    /// Adds a node's upper neighbour to it, neither of which is free.
+    pub(super) fn join(&mut self, id: NodeId, upper: NodeId) {
+        debug_assert_ne!(self.node(id).used_for, Use::Free);
+        debug_assert_eq!(self.node(id).used_for, self.node(upper).used_for);
+        self.absorb(id, upper);
+    }
+
     fn free_node(&self, link: Link) -> Option<NodeId> {
         // None is not free.
         (self.node(link.node()).used_for == Use::Free).then_some(link.node())

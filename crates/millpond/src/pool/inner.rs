@@ -27,7 +27,6 @@ use super::back::{Back, BackOptions};
 use super::config::{PoolConfig, Settings};
 use super::counters::{Counters, ThreadCounters};
 use super::headers::Tag;
-use super::large_blocks::LargeBlocks;
 use super::middle::{Middle, OwnInGlobal};
 use super::page_map::PageMap;
 use super::stats::PoolStats;
@@ -109,7 +108,6 @@ pub(super) struct Inner {
     lets_pend: AtomicBool,
     /// Whether blocks that are too large for caches are kept by stream: once there are several.
     keeps_large: AtomicBool,
-    large: LargeBlocks,
     /// Blocks of their own in the reserve, so that nobody looks in vain.
     reserved_large: AtomicUsize,
     background: Mutex<Adaptive>,
@@ -234,7 +232,6 @@ impl Inner {
             process: Process::this(),
             lets_pend: AtomicBool::new(config.slack > 0.0),
             keeps_large: AtomicBool::new(false),
-            large: LargeBlocks::default(),
             reserved_large: AtomicUsize::new(0),
             background: Mutex::default(),
             fragmentation_seen: AtomicBool::new(false),

@@ -18,6 +18,8 @@ pub(super) enum Use {
     Block,
     /// A slab's.
     Slab,
+    /// Nobody's, and kept for the stream that freed it. It does not merge with what is free.
+    Kept,
     /// Nobody's, but its old mapping may still be in use.
     Leaving,
     /// Not the pool's: addresses between the driver's allocations, where the pool has no addresses of its own.

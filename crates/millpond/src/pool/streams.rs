@@ -30,7 +30,7 @@ const MOST_POLLED: usize = 64;
 /// Points that are held each against each, at the most.
 const MOST_IN_PAIRS: usize = 16;
 /// Waits of a stream after which it is worth asking which are for what has passed.
-const MOST_WAITED: usize = 64;
+const MOST_WAITED: usize = 256;
 /// Streams among which none is looked for that is gone.
 const FEW_STREAMS: usize = 16;
 
@@ -305,6 +305,11 @@ impl Streams {
     /// Whether a stream has been forgotten.
     pub(super) fn is_forgotten(&self, slot: StreamSlot) -> bool {
         self.known(slot).is_none()
+    }
+
+    /// Whether a stream is gone, as far as is known.
+    pub(super) fn is_gone(&self, slot: StreamSlot) -> bool {
+        self.known(slot).is_none_or(|state| state.is_gone)
     }
 
     /// Whether a stream is a thread's own.

@@ -263,7 +263,8 @@ impl State {
     /// Checks the equations above [`State`] and its parts, while nobody maps anything. Slow.
     pub(super) fn assert_valid(&self, span_bytes: u64, page_bytes: u64) {
         self.heap.assert_valid(span_bytes);
-        let in_use = |node: &&Node| matches!(node.used_for, Use::Block | Use::Slab);
+        self.assert_kept_valid();
+        let in_use = |node: &&Node| matches!(node.used_for, Use::Block | Use::Slab | Use::Kept);
         let used_bytes = self.heap.all().filter(in_use).map(|node| node.bytes).sum::<u64>();
         assert_eq!(self.used_bytes, used_bytes);
         for node in self.heap.all().filter(in_use) {

@@ -455,9 +455,6 @@ impl Inner {
                 return Some((aligned, Tier::Global));
             }
         }
-        if let Some(entry) = self.large.take(taker.slot, block_bytes, align) {
-            return Some((vec![entry], Tier::Global));
-        }
         let entries = self.take_reserved_large(shape, most);
         (!entries.is_empty()).then_some((entries, Tier::Reserve))
     }
@@ -484,25 +481,14 @@ impl Inner {
             return None;
         }
         let stream = cache.stream();
-        let (start, tier) = if self.is_kept_by_stream(block_bytes) {
+        let start = if self.is_kept_by_stream(block_bytes) {
             self.give_back_pending(cache);
-            let entry = self.large.take(stream, block_bytes, align);
-            let (entry, tier) = match entry {
-                Some(entry) => (entry, Tier::Global),
-                None => {
-                    self.give_up_large_of(stream);
-                    let none = std::iter::empty();
-                    match self.back.free_and_allocate(none, block_bytes, align, stream) {
-                        Some(room) => (self.begin_own(room, block_bytes), Tier::Reuse),
-                        None => {
-                            let taker = Taker { slot: stream, handle };
-                            (self.take_over(block_bytes, align, taker)?, Tier::Reuse)
-                        }
-                    }
-                }
-            };
+            let taker = Taker { slot: stream, handle };
+            let entry =
+                self.begin_own(self.back.allocate_kept(block_bytes, align, taker)?, block_bytes);
+            // No cache's, so that the stream that frees it keeps it.
             self.make_live(entry, bytes, Tag::NONE);
-            (entry.offset, tier)
+            entry.offset
         } else {
             // Which also forgets the block that was handed out last.
             let mut pending = Pending::default();
@@ -512,23 +498,12 @@ impl Inner {
             let entry = self.begin_own(placed?, block_bytes);
             let header = self.page_map.header(entry.header);
             header.word(0).set(cache.live.with_slack(slack));
-            (entry.offset, Tier::Reuse)
+            entry.offset
         };
         let counters = cache.counters(self);
-        counters.missed(tier);
+        counters.missed(Tier::Reuse);
         counters.allocated(bytes);
         Some(self.back.address_of(start))
-    }
-
-    /// A block of exactly this size that another stream has freed, where new memory would exceed the slack: the stream is made to wait for
-    /// that one. `None` also if it cannot be.
-    fn take_over(&self, block_bytes: u64, align: u64, taker: Taker) -> Option<Entry> {
-        let (owner, entry) = self.large.take_of_others(taker.slot, block_bytes, align)?;
-        if self.back.take_over(owner, block_bytes, taker) {
-            return Some(entry);
-        }
-        self.keep_large(entry, owner);
-        None
     }
 
     /// Whether free blocks of a size are kept by the stream that freed them, and by no thread's cache.

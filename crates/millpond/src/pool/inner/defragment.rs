@@ -126,12 +126,6 @@ impl Inner {
         if !unwanted.is_empty() && !self.back.is_captures() {
             self.give_all(unwanted, Keep::No);
         }
-        let streams = self.large.streams();
-        for (stream, is_forgotten) in streams.iter().zip(are_forgotten(&streams)) {
-            if is_forgotten {
-                self.give_up_large_of(*stream);
-            }
-        }
     }
 
     /// Empties caches, if too much of what is reserved is nobody's, so that it merges.

@@ -266,7 +266,7 @@ impl Inner {
             match block.header.class() {
                 Some(_) => self.give_small([(stream, block.entry())], Keep::Yes),
                 None if self.is_kept_by_stream(block.header.block_bytes()) => {
-                    self.keep_large(block.entry(), stream);
+                    self.back.keep(self.unlist(block.offset), stream);
                 }
                 None => {
                     let mut pending = Pending::default();
@@ -492,26 +492,6 @@ impl Inner {
         self.page_map.set_all(start, class.slab_bytes(), None);
         self.middle.lock().header_is_unused(class, header);
         self.back.free_after(node, points);
-    }
-
-    /// Keeps a free block that is too large for caches for the stream that freed it.
-    #[inline]
-    pub(super) fn keep_large(&self, entry: Entry, stream: StreamSlot) {
-        let block_bytes = self.page_map.header(entry.header).block_bytes();
-        let older = self.large.keep(stream, block_bytes, entry);
-        if !older.is_empty() {
-            self.free_large(older, stream);
-        }
-    }
-
-    /// Gives the large blocks that are kept for a stream to the back.
-    pub(super) fn give_up_large_of(&self, stream: StreamSlot) {
-        self.large.give_up_of(stream, |entries| self.free_large(entries, stream));
-    }
-
-    /// Gives all large blocks that are kept by stream to the back.
-    pub(super) fn give_up_large(&self) {
-        self.large.give_up_all(|stream, entries| self.free_large(entries, stream));
     }
 
     /// Gives free blocks of their own to the back.

@@ -25,13 +25,6 @@ impl Inner {
             Patience::Some => Reach::WithinSlack,
             Patience::None => Reach::Ordered,
         };
-        // Memory that other streams keep to themselves is given up only if there is none that the stream comes after anyway.
-        if self.large.may_have_some() {
-            if let Some(placed) = self.back.allocate_in_place(wanted, Reach::Ordered)? {
-                return Ok(Some((placed, Tier::Reuse)));
-            }
-            self.give_up_large();
-        }
         if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
             return Ok(Some((placed, Tier::Reuse)));
         }

@@ -48,11 +48,8 @@ impl Inner {
         for cache in of_thread {
             let stream = cache.stream();
             // Nobody else will ask for what is kept for the thread's own stream.
-            let is_of_thread = self.back.is_of_thread(stream);
-            self.detach_cache(cache, if is_of_thread { Keep::No } else { Keep::Yes });
-            if is_of_thread {
-                self.give_up_large_of(stream);
-            }
+            let keep = if self.back.is_of_thread(stream) { Keep::No } else { Keep::Yes };
+            self.detach_cache(cache, keep);
             self.back.thread_ends(stream);
         }
         self.caches.lock().unused_counters.push(counters);
@@ -173,7 +170,7 @@ impl Inner {
         }
         self.drain_caches(Keep::No);
         let _draining = self.draining.lock();
-        self.give_up_large();
+        self.back.give_up_kept();
         let entries = self.middle.lock().drain_global();
         self.give_all(entries, Keep::No);
     }

@@ -82,7 +82,7 @@ impl Inner {
             Use::Block | Use::Slab => {
                 self.page_map.get(start).filter(|header| header.start() == start)
             }
-            Use::Free | Use::Leaving | Use::Outside => None,
+            Use::Free | Use::Kept | Use::Leaving | Use::Outside => None,
         };
         let Some(header) = header else {
             let state = match used_for {

@@ -32,8 +32,10 @@ impl Streams {
         if waits > 0 && self.is_itself(taker, epoch, driver) {
             for wait in 0..waits {
                 let (stream, number) = waited[wait];
+                // More than so many are not remembered.
+                let most = MOST_WAITED.saturating_sub(waited.len());
                 let before = self.waited_before(stream, number);
-                waited.extend(before.filter(|(stream, _)| *stream != taker));
+                waited.extend(before.filter(|(stream, _)| *stream != taker).take(most));
             }
             self.note_waits(taker, &waited);
         }
