@@ -1,6 +1,6 @@
 //! What an allocator does, written down as PyTorch would write down its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,15 +52,32 @@ pub struct Transcript {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<SnapshotEntry>,
-    /// Memory from the driver, by address: what was allocated, and what is mapped and shown.
+    /// What the driver has allocated, by address.
     allocated: BTreeMap<u64, u64>,
-    mapped: BTreeMap<u64, u64>,
-    /// All mappings. Memory that is mapped in several places is shown in the last of them only: it is there once.
-    mappings: BTreeMap<u64, PhysicalHandle>,
-    places: HashMap<PhysicalHandle, Vec<(u64, u64)>>,
+    /// All mappings, by address, and the addresses at which each handle is mapped.
+    mappings: BTreeMap<u64, Mapping>,
+    places: HashMap<PhysicalHandle, Vec<u64>>,
+    /// Where each page of memory is shown, and the addresses of all that are. A page that is mapped at several addresses is there once: it is shown
+    /// where a block used it last.
+    shown: HashMap<Page, u64>,
+    shown_at: BTreeSet<u64>,
+    page_bytes: u64,
     /// Blocks that users hold, by address.
     live: BTreeMap<u64, u64>,
     time_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    bytes: u64,
+    handle: PhysicalHandle,
+}
+
+/// A page of physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Page {
+    handle: PhysicalHandle,
+    index: u64,
 }
 
 impl Transcript {
@@ -71,6 +88,7 @@ impl Transcript {
 
     /// A driver whose memory is written down.
     pub fn driver(&self, driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
+        self.book.lock().page_bytes = driver.device().granularity_bytes as u64;
         Arc::new(Watched::with(driver, Below(Arc::clone(&self.book))))
     }
 
@@ -125,62 +143,92 @@ impl Book {
                     self.enter(EventKind::SegmentFree, ptr, bytes, SEGMENT_STREAM);
                 }
             }
-            MemoryChange::Mapped(DevicePtr(ptr), bytes, handle) => {
-                let place = (ptr, bytes as u64);
-                self.mappings.insert(ptr, handle);
-                let places = self.places.entry(handle).or_default();
-                let before = places.last().copied();
-                places.push(place);
-                before.into_iter().for_each(|before| self.hide(before));
-                self.show(place);
+            MemoryChange::Mapped(DevicePtr(addr), bytes, handle) => {
+                self.mappings.insert(addr, Mapping { bytes: bytes as u64, handle });
+                self.places.entry(handle).or_default().push(addr);
+                let is_new = |(page, _): &(Page, u64)| !self.shown.contains_key(page);
+                let new = self.pages_within(addr, bytes as u64).into_iter().filter(is_new);
+                self.show(new.collect());
             }
-            MemoryChange::Unmapped(DevicePtr(ptr), bytes) => {
-                let gone = self.mappings.range(ptr..ptr + bytes as u64);
-                let gone: Vec<_> = gone.map(|(addr, handle)| (*addr, *handle)).collect();
-                for (addr, handle) in gone {
-                    self.unmapped(addr, handle);
-                }
+            MemoryChange::Unmapped(DevicePtr(addr), bytes) => {
+                let gone = self.mappings.range(addr..addr + bytes as u64);
+                let gone: Vec<u64> = gone.map(|(addr, _)| *addr).collect();
+                gone.into_iter().for_each(|addr| self.unmapped(addr));
             }
         }
     }
 
-    fn unmapped(&mut self, addr: u64, handle: PhysicalHandle) {
+    fn unmapped(&mut self, addr: u64) {
+        let Some(Mapping { bytes, handle }) = self.mappings.get(&addr).copied() else { return };
+        let is_here = |(page, at): &(Page, u64)| self.shown.get(page) == Some(at);
+        let shown: Vec<_> = self.pages_within(addr, bytes).into_iter().filter(is_here).collect();
+        self.hide(&shown);
         self.mappings.remove(&addr);
-        let Some(places) = self.places.get_mut(&handle) else { return };
-        let shown = places.last().copied();
-        places.retain(|place| place.0 != addr);
-        let left = places.last().copied();
-        if left.is_none() {
-            self.places.remove(&handle);
-        }
-        if let Some(shown) = shown
-            && shown.0 == addr
-        {
-            self.hide(shown);
-            left.into_iter().for_each(|left| self.show(left));
+        let places = self.places.entry(handle).or_default();
+        places.retain(|place| *place != addr);
+        match places.last().copied() {
+            Some(place) => {
+                let elsewhere = |(page, at): (Page, u64)| (page, place + (at - addr));
+                self.show(shown.into_iter().map(elsewhere).collect());
+            }
+            None => {
+                self.places.remove(&handle);
+            }
         }
     }
 
-    fn show(&mut self, (addr, bytes): (u64, u64)) {
-        self.mapped.insert(addr, bytes);
-        self.enter(EventKind::SegmentMap, addr, bytes, SEGMENT_STREAM);
+    /// A block uses these addresses: the memory there is shown there from now on.
+    fn used(&mut self, addr: u64, bytes: u64) {
+        let is_elsewhere = |(page, at): &(Page, u64)| self.shown.get(page) != Some(at);
+        let moved: Vec<_> =
+            self.pages_within(addr, bytes).into_iter().filter(is_elsewhere).collect();
+        let left = moved.iter().filter_map(|(page, _)| Some((*page, *self.shown.get(page)?)));
+        self.hide(&left.collect::<Vec<_>>());
+        self.show(moved);
     }
 
-    fn hide(&mut self, (addr, bytes): (u64, u64)) {
-        self.mapped.remove(&addr);
-        self.enter(EventKind::SegmentUnmap, addr, bytes, SEGMENT_STREAM);
+    /// The mapped pages that these addresses touch, and where each begins.
+    fn pages_within(&self, addr: u64, bytes: u64) -> Vec<(Page, u64)> {
+        let end = addr + bytes;
+        let first = self.mappings.range(..=addr).next_back().map_or(addr, |(first, _)| *first);
+        let mut pages = Vec::new();
+        for (begin, Mapping { bytes, handle }) in self.mappings.range(first..end) {
+            let count = bytes / self.page_bytes.max(1);
+            let starts = (0..count).map(|index| (index, begin + index * self.page_bytes));
+            let touched = starts.filter(|(_, at)| *at < end && at + self.page_bytes > addr);
+            pages.extend(touched.map(|(index, at)| (Page { handle: *handle, index }, at)));
+        }
+        pages
+    }
+
+    fn show(&mut self, pages: Vec<(Page, u64)>) {
+        for (page, at) in &pages {
+            self.shown.insert(*page, *at);
+            self.shown_at.insert(*at);
+        }
+        self.enter_pages(EventKind::SegmentMap, pages.into_iter().map(|(_, at)| at).collect());
+    }
+
+    fn hide(&mut self, pages: &[(Page, u64)]) {
+        for (page, at) in pages {
+            self.shown.remove(page);
+            self.shown_at.remove(at);
+        }
+        self.enter_pages(EventKind::SegmentUnmap, pages.iter().map(|(_, at)| *at).collect());
+    }
+
+    /// Enters something that happened to pages: those end to end at once.
+    fn enter_pages(&mut self, action: EventKind, mut starts: Vec<u64>) {
+        starts.sort_unstable();
+        for (addr, bytes) in end_to_end(starts, self.page_bytes) {
+            self.enter(action, addr, bytes, SEGMENT_STREAM);
+        }
     }
 
     /// What stands now, each cut into blocks.
     fn segments(&self) -> impl Iterator<Item = SnapshotSegment> {
         // What is mapped end to end is one segment, as PyTorch's expandable ones are.
-        let mut mapped: Vec<(u64, u64)> = Vec::new();
-        for (addr, bytes) in &self.mapped {
-            match mapped.last_mut() {
-                Some((start, len)) if *start + *len == *addr => *len += bytes,
-                _ => mapped.push((*addr, *bytes)),
-            }
-        }
+        let mapped = end_to_end(self.shown_at.iter().copied(), self.page_bytes);
         let mapped = mapped.into_iter().map(|(addr, bytes)| self.segment(addr, bytes, true));
         let allocated = self.allocated.iter();
         mapped.chain(allocated.map(|(addr, bytes)| self.segment(*addr, *bytes, false)))
@@ -229,6 +277,18 @@ impl Book {
     }
 }
 
+/// Joins pages that lie end to end, given where each begins, in order.
+fn end_to_end(starts: impl IntoIterator<Item = u64>, page_bytes: u64) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for start in starts {
+        match joined.last_mut() {
+            Some((addr, bytes)) if *addr + *bytes == start => *bytes += page_bytes,
+            _ => joined.push((start, page_bytes)),
+        }
+    }
+    joined
+}
+
 /// Between the driver and the resource.
 #[derive(Clone, Debug)]
 struct Below(Arc<Mutex<Book>>);
@@ -257,6 +317,7 @@ impl Resource for Above {
             Ok(DevicePtr::NULL) => {}
             Ok(DevicePtr(ptr)) => {
                 let mut book = self.book.lock();
+                book.used(*ptr, bytes as u64);
                 book.live.insert(*ptr, bytes as u64);
                 book.enter(EventKind::Alloc, *ptr, bytes as u64, stream.0);
             }
