@@ -133,6 +133,67 @@ fn streams_in_turn_need_no_more_than_one_of_them() {
     assert_no_findings(&gpu);
 }
 
+/// Streams that do the same again find what they have freed, also where their blocks lie side by side: nothing is recorded, waited for or
+/// mapped.
+#[test]
+fn streams_find_their_own_blocks_without_the_driver() {
+    const BYTES: usize = 3 * MIB;
+    let gpu = gpu(5);
+    let pool = pool(&gpu, alone());
+    let streams: Vec<_> = (0..8).map(|_| stream(&gpu)).collect();
+    let round = || {
+        let pairs: Vec<_> = streams
+            .iter()
+            .map(|stream| [0; 2].map(|_| pool.allocate(BYTES, *stream).unwrap()))
+            .collect();
+        for (pair, stream) in pairs.iter().zip(&streams) {
+            pair.iter().for_each(|block| write(&gpu, *block, BYTES, *stream));
+        }
+        for (pair, stream) in pairs.into_iter().zip(&streams) {
+            pair.into_iter().for_each(|block| pool.deallocate(block, BYTES, *stream).unwrap());
+        }
+        pool.assert_valid();
+    };
+    (0..3).for_each(|_| round());
+    let calls = || Call::ALL.iter().map(|call| (*call, gpu.calls(*call))).collect::<Vec<_>>();
+    let before = calls();
+    let of_the_test = 20 * 2 * streams.len() as u64;
+    (0..20).for_each(|_| round());
+    for ((call, before), (_, after)) in before.into_iter().zip(calls()) {
+        let expected = if call == Call::Launch { of_the_test } else { 0 };
+        assert_eq!(after - before, expected, "{}", call.name());
+    }
+    assert_no_findings(&gpu);
+}
+
+/// What a stream keeps of others' memory it waits for once, however many blocks of theirs it takes.
+#[test]
+fn blocks_of_another_stream_are_waited_for_once() {
+    const BYTES: usize = 3 * MIB;
+    let gpu = gpu(6);
+    let pool = pool(&gpu, alone());
+    let (first, second) = (stream(&gpu), stream(&gpu));
+    // Each has freed before: what streams free for the first time is not kept.
+    for stream in [first, second] {
+        let block = pool.allocate(BYTES, stream).unwrap();
+        pool.deallocate(block, BYTES, stream).unwrap();
+    }
+    let blocks: Vec<_> = (0..6).map(|_| pool.allocate(BYTES, first).unwrap()).collect();
+    for block in blocks {
+        write(&gpu, block, BYTES, first);
+        pool.deallocate(block, BYTES, first).unwrap();
+    }
+    let waits = gpu.calls(Call::WaitEvent);
+    let taken: Vec<_> = (0..6).map(|_| pool.allocate(BYTES, second).unwrap()).collect();
+    pool.assert_valid();
+    assert_eq!(gpu.calls(Call::WaitEvent) - waits, 1);
+    for block in taken {
+        write(&gpu, block, BYTES, second);
+        pool.deallocate(block, BYTES, second).unwrap();
+    }
+    assert_no_findings(&gpu);
+}
+
 /// Memory is not out while another thread waits for what would serve a request.
 #[test]
 fn threads_whose_streams_come_and_go_do_not_run_out() {

@@ -300,13 +300,6 @@ impl Heap {
         id
     }
 
-    /// Adds a node's upper neighbour to it, neither of which is free.
-    pub(super) fn join(&mut self, id: NodeId, upper: NodeId) {
-        debug_assert_ne!(self.node(id).used_for, Use::Free);
-        debug_assert_eq!(self.node(id).used_for, self.node(upper).used_for);
-        self.absorb(id, upper);
-    }
-
     fn free_node(&self, link: Link) -> Option<NodeId> {
         // None is not free.
         (self.node(link.node()).used_for == Use::Free).then_some(link.node())

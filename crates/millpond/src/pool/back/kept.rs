@@ -1,11 +1,11 @@
 //! Free ranges that are kept for the stream that freed them, once there are several streams.
 //!
-//! A stream finds its own memory without a look at others': ranges that it has freed merge with each other, and with nothing else. They
-//! count as used meanwhile, so nothing is closed, opened or recorded. Where memory is short a stream takes a range of another stream, and waits for
-//! that one stream. All of it is given up, and merges with the rest, before the driver is asked for more.
+//! A stream finds its own memory without a look at others'. A range that it has freed stays as it is, so that a request of the same size
+//! fits. It counts as used meanwhile, so nothing is closed, opened or recorded. Where memory is short a stream takes a range of another
+//! stream, and waits for that one stream. All of it is given up, and merges with the rest, before the driver is asked for more.
 //!
 //! ```text
-//!   Σ ranges = nodes that are kept; each has the points of its stream alone, and no two of one stream are neighbours
+//!   Σ ranges = nodes that are kept; each has the points of its stream alone
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -117,34 +117,10 @@ impl State {
             kept.used_for = Use::Kept;
             kept.points.become_of(point);
             self.peak_used_bytes = self.peak_used_bytes.max(self.used_bytes);
-            let merged = self.merge_kept(node, stream);
-            self.kept.add(stream, self.heap.node(merged).bytes, merged);
+            self.kept.add(stream, self.heap.node(node).bytes, node);
         }
         let smallest = self.kept.take_excess(stream);
         self.give_up(smallest);
-    }
-
-    fn merge_kept(&mut self, node: NodeId, stream: StreamSlot) -> NodeId {
-        let is_of_stream = |state: &State, other: NodeId| {
-            let other = state.heap.node(other);
-            other.used_for == Use::Kept && other.points.are_all_of(stream)
-        };
-        let (prev, next) = (self.heap.node(node).prev, self.heap.node(node).next);
-        if let Some(next) = next.get()
-            && is_of_stream(self, next)
-            && !self.heap.node(next).stands_alone
-        {
-            self.kept.remove(stream, self.heap.node(next).bytes, next);
-            self.heap.join(node, next);
-        }
-        match prev.get() {
-            Some(prev) if is_of_stream(self, prev) && !self.heap.node(node).stands_alone => {
-                self.kept.remove(stream, self.heap.node(prev).bytes, prev);
-                self.heap.join(prev, node);
-                prev
-            }
-            _ => node,
-        }
     }
 
     /// Takes a range of the stream's own that is not much larger than what is wanted. Others would be cut into pieces that serve nothing,
@@ -271,13 +247,6 @@ impl State {
                 let node = self.heap.node(*node);
                 assert_eq!((node.bytes, node.used_for), (*bytes, Use::Kept));
                 assert!(node.points.are_all_of(*stream), "{node:?} is kept for {stream:?}");
-                let next = self.heap.node(node.next.node());
-                assert!(
-                    next.used_for != Use::Kept
-                        || next.stands_alone
-                        || !next.points.are_all_of(*stream),
-                    "two neighbours are kept for {stream:?}"
-                );
             }
         }
     }
