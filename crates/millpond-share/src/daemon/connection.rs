@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::framing::{Garbage, Inbox, append};
 
 const READ_BYTES: usize = 4 << 10;
-/// A client that lets so much lie unread has stopped reading. All that one user can make the daemon keep is the most connections that
-/// a user has, times this, a message, what is read at once, and the kernel's buffer.
+/// A client that lets so much lie unread has stopped reading. All that one principal can make the daemon keep is the most connections
+/// that it has, times this, a message, what is read at once, and the kernel's buffer.
 const MOST_UNSENT_BYTES: usize = 32 << 10;
 /// What the kernel keeps of what a client has not read; it takes twice as much for itself.
 const KERNEL_BUFFER_BYTES: usize = 16 << 10;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use super::connection::Connection;
 use super::kept::Known;
 use super::peer::Peer;
-use super::user::User;
 use crate::policy::Principal;
 use crate::protocol::DeviceId;
 
@@ -76,13 +75,9 @@ impl Session {
         self.peer.as_ref().map(|peer| peer.pid)
     }
 
-    pub(super) fn user(&self) -> User {
-        self.peer.as_ref().map_or(User::Network, Peer::user)
-    }
-
-    /// To which party it belongs; not known of a peer that comes by the network.
+    /// The party that it belongs to. A reader of the metrics that comes by the network belongs to none.
     pub(super) fn principal(&self) -> Option<Principal> {
-        self.peer.as_ref().map(|peer| Principal::User(peer.uid))
+        self.peer.as_ref().map(Peer::principal)
     }
 
     /// What it is known by to a later daemon.
