@@ -6,6 +6,8 @@ mod admission;
 mod client_session;
 mod connection;
 mod control_session;
+#[cfg(test)]
+mod crowd;
 mod descriptors;
 mod device;
 mod directory;

@@ -132,6 +132,11 @@ impl Daemon {
         } else {
             None
         };
+        self.let_in_peer(socket, entrance, peer);
+    }
+
+    /// Lets in a peer whose process is known, or that comes by the network.
+    pub(super) fn let_in_peer(&mut self, socket: OwnedFd, entrance: Entrance, peer: Option<Peer>) {
         let connection = match Connection::new(socket, MOST_BYTES, entrance == Entrance::Clients) {
             Ok(connection) => connection,
             Err(error) => return self.log.say(format!("a connection failed: {error}")),

@@ -93,6 +93,16 @@ impl Peer {
 }
 
 #[cfg(test)]
+impl Peer {
+    /// A process of any user, for tests: only root could be several.
+    pub(super) fn made_up(pid: u32, uid: u32) -> Peer {
+        let own = rustix::process::getpid();
+        let death = pidfd_open(own, PidfdFlags::empty()).expect("this process lives");
+        Peer { pid, uid, death, is_certain: false }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::super::process_identity::since_boot;
     use super::*;

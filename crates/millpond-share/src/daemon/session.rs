@@ -128,3 +128,39 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::MOST_BYTES;
+    use std::os::unix::net::UnixStream;
+
+    fn is_overdue(role: Role, seconds: u64) -> bool {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let age = Duration::from_secs(seconds);
+        let session = Session {
+            connection: Connection::new(socket.into(), MOST_BYTES, false).unwrap(),
+            role,
+            peer: None,
+            since: Instant::now().checked_sub(age).expect("the machine runs for longer"),
+            is_queued: false,
+            is_watched_for_room: false,
+        };
+        session.overdue().is_some()
+    }
+
+    #[test]
+    fn a_reader_of_the_metrics_asks_and_reads_at_once_or_goes() {
+        let reader = |answered| Role::Scrape { request: Vec::new(), answered };
+        assert!(!is_overdue(reader(false), 0) && is_overdue(reader(false), 2));
+        assert!(!is_overdue(reader(true), 2) && is_overdue(reader(true), 8));
+    }
+
+    #[test]
+    fn a_client_says_hello_or_goes_and_may_be_silent_afterwards() {
+        let joined = Joined { device: DeviceId([7; 16]), instance: 1 };
+        assert!(!is_overdue(Role::Client(None), 2) && is_overdue(Role::Client(None), 12));
+        assert!(is_overdue(Role::Control { asked: false }, 12));
+        assert!(!is_overdue(Role::Client(Some(joined)), 12));
+    }
+}
