@@ -19,6 +19,8 @@ use crate::rendezvous::clients_socket;
 const HONEST: u32 = 61_009;
 const GREEDY: u32 = 61_001;
 const ANOTHER: u32 = 61_002;
+/// Connections of one user: fewer than it is served messages in a round.
+const MANY: u32 = 200;
 
 /// A daemon for all users that goes a round when it is told to.
 struct Crowd {
@@ -142,18 +144,23 @@ impl Client {
         }
     }
 
-    /// What has come so far.
-    fn heard(&mut self) -> Vec<ToClient> {
+    /// Takes in what has come so far. Whether it is the end.
+    fn has_ended(&mut self) -> bool {
         let mut part = [0; 4096];
         loop {
             match self.socket.read(&mut part) {
-                Ok(0) => break,
+                Ok(0) => return true,
                 Ok(count) => self.inbox.add(&part[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return true,
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// What has come so far.
+    fn heard(&mut self) -> Vec<ToClient> {
+        self.has_ended();
         std::iter::from_fn(|| self.inbox.take().unwrap()).collect()
     }
 
@@ -166,8 +173,8 @@ impl Client {
 
 #[test]
 fn a_newcomer_waits_for_one_round_however_many_connections_another_user_chatters_on() {
-    let mut crowd = Crowd::new();
-    let mut greedy = crowd.join(300, GREEDY);
+    let mut crowd = Crowd::with_places(1000);
+    let mut greedy = crowd.join(MANY, GREEDY);
     let many = claims(20);
     for _ in 0..5 {
         for client in &mut greedy {
@@ -180,25 +187,24 @@ fn a_newcomer_waits_for_one_round_however_many_connections_another_user_chatters
         let answers = greedy.iter_mut().map(|client| client.heard().len());
         let (most, all) = answers.fold((0, 0), |(most, all), own| (own.max(most), all + own));
         assert!(0 < all && all <= 256, "{all} messages of one user in a round");
-        assert!(most <= 2, "one client has had {most} of them, and there are 300");
+        assert!(most <= 2, "one client has had {most} of them, and there are {MANY}");
     }
 }
 
 /// The newcomer is behind the others of its own user, and they are served one message each before any is served a second.
 #[test]
 fn a_newcomer_of_the_same_user_is_served_before_any_other_a_second_time() {
-    let mut crowd = Crowd::new();
-    let mut others = crowd.join(300, HONEST);
+    let mut crowd = Crowd::with_places(1000);
+    let mut others = crowd.join(MANY, HONEST);
     let many = claims(20);
     others.iter_mut().for_each(|client| client.socket.write_all(&many).unwrap());
     let mut newcomer = crowd.connect(7, HONEST);
     newcomer.send(&hello());
-    let mut rounds = 0;
-    while !newcomer.has_heard(is_welcome) {
-        crowd.round();
-        rounds += 1;
-        assert!(rounds <= 2, "300 others and it are two rounds of 256 messages");
-    }
+    crowd.round();
+    assert!(
+        newcomer.has_heard(is_welcome),
+        "it and {MANY} others are less than a round's messages"
+    );
 }
 
 #[test]
@@ -256,6 +262,31 @@ fn where_all_places_are_taken_the_user_with_the_most_gives_one_up() {
 }
 
 #[test]
+fn one_user_brings_only_so_many_devices_and_leaves_others_to_bring_theirs() {
+    let mut crowd = Crowd::new();
+    let mut greedy = Vec::new();
+    let device = |number: u8| Hello { device: DeviceId([number; 16]), ..hello() };
+    for number in 0..128 {
+        let mut client = crowd.connect(u32::from(number) / 32, GREEDY);
+        client.send(&device(number));
+        crowd.round();
+        assert!(client.has_heard(is_welcome), "{number}");
+        greedy.push(client);
+    }
+    let mut one_more = crowd.connect(4, GREEDY);
+    one_more.send(&device(128));
+    let mut honest = crowd.connect(5, HONEST);
+    honest.send(&device(129));
+    crowd.round();
+    let is_refused = |message: &ToClient| match message {
+        ToClient::Unfit { reason } => reason.contains("user:61001 has at most 128 devices"),
+        _ => false,
+    };
+    assert!(one_more.has_heard(is_refused));
+    assert!(honest.has_heard(is_welcome));
+}
+
+#[test]
 fn what_a_client_can_make_the_daemon_keep_is_a_few_kilobytes() {
     const MOST_KEPT_BYTES: usize = 128 << 10;
     let mut crowd = Crowd::new();
@@ -273,7 +304,8 @@ fn what_a_client_can_make_the_daemon_keep_is_a_few_kilobytes() {
         crowd.round();
         assert!(crowd.most_kept_bytes() <= MOST_KEPT_BYTES, "{} bytes", crowd.most_kept_bytes());
     }
-    assert_eq!(crowd.clients(), 2, "the one that does not read is cut off");
+    assert!(clients[2].has_ended(), "the one that does not read is cut off");
+    assert!(!clients[1].has_ended());
 }
 
 #[test]

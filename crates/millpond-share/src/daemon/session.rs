@@ -46,6 +46,17 @@ impl Role {
             Entrance::Metrics => Role::Scrape { request: Vec::new(), answered: false },
         }
     }
+
+    /// How long it may be silent. `None`: a client that has said hello may have nothing to say.
+    fn patience(&self) -> Option<Duration> {
+        match self {
+            Role::Client(Some(_)) => None,
+            Role::Client(None) | Role::Control { asked: false } => Some(HELLO_TIME),
+            Role::Control { asked: true } => Some(LINE_TIME),
+            Role::Scrape { answered: false, .. } => Some(REQUEST_TIME),
+            Role::Scrape { answered: true, .. } => Some(READING_TIME),
+        }
+    }
 }
 
 /// A peer that has not said by then what it wants is sent away; so is one that has not finished what it began to say.
@@ -109,14 +120,7 @@ impl Session {
         if half_said.is_some_and(|since| since.elapsed() > HELLO_TIME) {
             return Some("did not finish its message");
         }
-        let patience = match self.role {
-            Role::Client(Some(_)) => return None,
-            Role::Client(None) | Role::Control { asked: false } => HELLO_TIME,
-            Role::Control { asked: true } => LINE_TIME,
-            Role::Scrape { answered: false, .. } => REQUEST_TIME,
-            Role::Scrape { answered: true, .. } => READING_TIME,
-        };
-        (self.since.elapsed() > patience).then_some("said nothing")
+        (self.since.elapsed() > self.role.patience()?).then_some("said nothing")
     }
 
     /// A line for the log.
@@ -135,32 +139,30 @@ mod tests {
     use crate::framing::MOST_BYTES;
     use std::os::unix::net::UnixStream;
 
-    fn is_overdue(role: Role, seconds: u64) -> bool {
+    #[test]
+    fn peers_that_say_nothing_are_waited_for_for_seconds_and_readers_of_metrics_for_less() {
+        let at_most =
+            |role: Role, seconds| role.patience().unwrap() <= Duration::from_secs(seconds);
+        let reader = |answered| Role::Scrape { request: Vec::new(), answered };
+        assert!(at_most(reader(false), 2), "it asks at once");
+        assert!(at_most(reader(true), 8), "it reads at once");
+        assert!(at_most(Role::Client(None), 10) && at_most(Role::Control { asked: false }, 10));
+        let joined = Joined { device: DeviceId([7; 16]), instance: 1 };
+        assert_eq!(Role::Client(Some(joined)).patience(), None);
+    }
+
+    #[test]
+    fn a_reader_that_asks_nothing_is_overdue() {
         let (socket, _other) = UnixStream::pair().unwrap();
-        let age = Duration::from_secs(seconds);
+        let age = Duration::from_secs(3);
         let session = Session {
             connection: Connection::new(socket.into(), MOST_BYTES, false).unwrap(),
-            role,
+            role: Role::at(Entrance::Metrics),
             peer: None,
             since: Instant::now().checked_sub(age).expect("the machine runs for longer"),
             is_queued: false,
             is_watched_for_room: false,
         };
-        session.overdue().is_some()
-    }
-
-    #[test]
-    fn a_reader_of_the_metrics_asks_and_reads_at_once_or_goes() {
-        let reader = |answered| Role::Scrape { request: Vec::new(), answered };
-        assert!(!is_overdue(reader(false), 0) && is_overdue(reader(false), 2));
-        assert!(!is_overdue(reader(true), 2) && is_overdue(reader(true), 8));
-    }
-
-    #[test]
-    fn a_client_says_hello_or_goes_and_may_be_silent_afterwards() {
-        let joined = Joined { device: DeviceId([7; 16]), instance: 1 };
-        assert!(!is_overdue(Role::Client(None), 2) && is_overdue(Role::Client(None), 12));
-        assert!(is_overdue(Role::Control { asked: false }, 12));
-        assert!(!is_overdue(Role::Client(Some(joined)), 12));
+        assert!(session.overdue().is_some());
     }
 }
