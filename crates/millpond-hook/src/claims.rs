@@ -236,7 +236,7 @@ impl Claims {
     }
 
     /// Graphs have so much in all. It is there, whatever the daemon says: of what it does not let the program have it hears nothing,
-    /// and takes it for a stranger's.
+    /// and takes it for external memory.
     pub(crate) fn note_graphs(&self, bytes: u64, most: u64, daemon: &impl Daemon) {
         let asking = self.asking.lock();
         let mut amounts = self.amounts.lock();

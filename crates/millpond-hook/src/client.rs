@@ -315,7 +315,7 @@ impl Client {
         }
     }
 
-    /// What is taken of the device, by whomever, as the driver says. `None`: nobody can ask it at the moment.
+    /// What is taken of the device, by any program, as the driver says. `None`: nobody can ask it at the moment.
     pub(crate) fn taken_bytes(&self) -> Option<u64> {
         if self.captures.any() {
             return None;

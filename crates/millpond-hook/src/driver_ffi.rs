@@ -110,7 +110,7 @@ pub(crate) fn beside_captures<T>(calls: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// What is taken of the current context's device, by whomever.
+/// What is taken of the current context's device, by any program.
 pub(crate) fn taken_bytes() -> Answer<u64> {
     let (mut free, mut total) = (0, 0);
     memory_info(&mut free, &mut total)?;

@@ -3,6 +3,8 @@
 //! The same stream may have it again at once, since whatever uses it there comes after; that is what makes stream-ordered allocation
 //! cheap. What nobody took is given back when its event has passed.
 
+use std::collections::HashSet;
+
 use parking_lot::Mutex;
 
 use crate::code::{Answer, Code};
@@ -24,7 +26,14 @@ struct Freed {
 /// Blocks on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingFrees {
-    blocks: Mutex<Vec<Freed>>,
+    blocks: Mutex<Blocks>,
+}
+
+/// Each block once in both, so that whether one is there is known without looking at all.
+#[derive(Debug, Default)]
+struct Blocks {
+    waiting: Vec<Freed>,
+    starts: HashSet<u64>,
 }
 
 impl WaitingFrees {
@@ -37,13 +46,15 @@ impl WaitingFrees {
             return Err(code);
         }
         let context = driver::current_context();
-        self.blocks.lock().push(Freed { start, bytes, stream, context, event });
+        let mut blocks = self.blocks.lock();
+        blocks.waiting.push(Freed { start, bytes, stream, context, event });
+        blocks.starts.insert(start);
         Ok(())
     }
 
     /// Whether a block has been freed already.
     pub(crate) fn has(&self, start: u64) -> bool {
-        self.blocks.lock().iter().any(|block| block.start == start)
+        self.blocks.lock().starts.contains(&start)
     }
 
     /// A block of the same size that this stream may use now.
@@ -52,9 +63,11 @@ impl WaitingFrees {
         // A thread's own stream has the same handle in every thread: of those none is known to be this one's.
         let same = |block: &Freed| block.stream == stream && stream != crate::captures::THREADS_OWN;
         let found = blocks
+            .waiting
             .iter()
             .position(|block| block.bytes == bytes && (same(block) || has_passed(block)))?;
-        let block = blocks.swap_remove(found);
+        let block = blocks.waiting.swap_remove(found);
+        blocks.starts.remove(&block.start);
         let _ = driver::event_destroy(block.event);
         Some(block.start)
     }
@@ -62,28 +75,32 @@ impl WaitingFrees {
     /// The blocks whose streams have come so far, for good.
     pub(crate) fn passed(&self) -> Vec<u64> {
         let mut blocks = self.blocks.lock();
-        let (passed, waiting) = blocks.iter().copied().partition::<Vec<_>, _>(has_passed);
-        *blocks = waiting;
+        let (passed, waiting) = blocks.waiting.iter().copied().partition::<Vec<_>, _>(has_passed);
+        blocks.waiting = waiting;
         for block in &passed {
+            blocks.starts.remove(&block.start);
             let _ = driver::event_destroy(block.event);
         }
         passed.into_iter().map(|block| block.start).collect()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.blocks.lock().len()
+        self.blocks.lock().waiting.len()
     }
 
     /// A stream is gone. Another one with its handle does not come after it.
     pub(crate) fn forget_stream(&self, stream: u64) {
-        for block in self.blocks.lock().iter_mut().filter(|block| block.stream == stream) {
+        let mut blocks = self.blocks.lock();
+        for block in blocks.waiting.iter_mut().filter(|block| block.stream == stream) {
             block.stream = crate::captures::THREADS_OWN;
         }
     }
 
     /// A context is gone, and its memory with it.
     pub(crate) fn forget_context(&self, context: u64) {
-        self.blocks.lock().retain(|block| block.context != context);
+        let mut blocks = self.blocks.lock();
+        blocks.waiting.retain(|block| block.context != context);
+        blocks.starts = blocks.waiting.iter().map(|block| block.start).collect();
     }
 }
 

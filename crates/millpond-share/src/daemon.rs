@@ -6,6 +6,8 @@ mod admission;
 mod client_session;
 mod connection;
 mod control_session;
+#[cfg(test)]
+mod crowd;
 mod descriptors;
 mod device;
 mod directory;
@@ -21,7 +23,6 @@ mod readiness;
 mod scrape;
 mod session;
 mod sessions;
-mod user;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -47,8 +48,8 @@ use sessions::Sessions;
 const MOST_CLIENTS: usize = 4096;
 /// The most devices at a time.
 const MOST_DEVICES: usize = 1024;
-/// The most messages of one user's peers in a round: so long other users wait, however many connections that one has.
-const MESSAGES_OF_A_USER: usize = 256;
+/// The most messages of one principal's peers in a round: so long others wait, however many connections that one has.
+const MESSAGES_OF_A_PRINCIPAL: usize = 256;
 /// The longest sleep: also how late it is noticed that a peer says nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Between looks at all sessions.
@@ -291,11 +292,11 @@ impl Daemon {
         })
     }
 
-    /// Some messages of each user's peers, one of each in turn.
+    /// Some messages of each principal's peers, one of each in turn.
     fn serve_the_ready(&mut self) {
-        for user in self.sessions.users_with_ready() {
-            for _ in 0..MESSAGES_OF_A_USER {
-                let Some(id) = self.sessions.next_ready(user) else { break };
+        for principal in self.sessions.principals_with_ready() {
+            for _ in 0..MESSAGES_OF_A_PRINCIPAL {
+                let Some(id) = self.sessions.next_ready(principal) else { break };
                 self.attend(id);
                 let session = self.sessions.get(id);
                 if session.is_some_and(|session| session.connection.has_message()) {

@@ -39,6 +39,7 @@ pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Signal;
     use std::os::unix::net::UnixListener;
 
     #[test]
@@ -56,5 +57,43 @@ mod tests {
         connect(&path, long).unwrap();
         drop(listener);
         assert_eq!(connect(&path, long).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    /// Signals end a `connect` early, and what is left of its time must not begin anew. The test runs itself as the process that gets
+    /// them: stopped and continued again and again.
+    #[test]
+    fn signals_make_the_wait_no_longer() {
+        const DIALS: &str = "MILLPOND_TEST_DIALS";
+        let patience = Duration::from_millis(200);
+        if let Some(path) = std::env::var_os(DIALS) {
+            let error = connect(Path::new(&path), patience).unwrap_err();
+            return assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = connect(&path, Duration::from_secs(60)).unwrap();
+        let mut dialer = std::process::Command::new(std::env::current_exe().unwrap());
+        dialer.args(["--exact", "dialing::tests::signals_make_the_wait_no_longer"]);
+        let mut dialer =
+            dialer.env(DIALS, &path).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&dialer);
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = dialer.try_wait().unwrap() {
+                break Some(status);
+            }
+            if since.elapsed() > Duration::from_secs(30) {
+                dialer.kill().unwrap();
+                dialer.wait().unwrap();
+                break None;
+            }
+            for signal in [Signal::STOP, Signal::CONT] {
+                rustix::process::kill_process(pid, signal).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        assert!(status.is_some_and(|status| status.success()), "{status:?}");
     }
 }

@@ -54,6 +54,12 @@ impl Inbox {
         self.bytes.is_empty()
     }
 
+    /// The memory that is taken for what has come.
+    #[cfg(all(test, feature = "daemon"))]
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether the first message is there, or can never be.
     pub fn is_due(&self) -> bool {
         match self.length() {

@@ -72,7 +72,7 @@ pub enum Event {
         name: String,
         /// The device's memory.
         capacity_bytes: u64,
-        /// What is taken of it, by whomever, if that is known.
+        /// What is taken of it, by any program, if that is known.
         taken_bytes: Option<u64>,
         /// How long its turns are, in quanta.
         weight: u32,
@@ -107,7 +107,7 @@ pub enum Event {
     },
     /// A client's memory has come or gone.
     Moved(ClientId, Traffic),
-    /// A client has heard from the driver how much of the device is taken, by whomever.
+    /// A client has heard from the driver how much of the device is taken, by any program.
     Taken(ClientId, u64),
     /// A client's work goes on, so long after its grant.
     Resumed(ClientId, Duration),

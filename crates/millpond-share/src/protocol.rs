@@ -70,7 +70,7 @@ pub struct Hello {
     pub device: DeviceId,
     /// That device's memory.
     pub capacity_bytes: u64,
-    /// Of that, what is taken, by whomever, as the driver says. `None`: it could not be asked.
+    /// Of that, what is taken, by any program, as the driver says. `None`: it could not be asked.
     pub taken_bytes: Option<u64>,
     /// What to call it.
     pub name: String,
@@ -132,9 +132,9 @@ pub enum ToDaemon {
     },
     /// Memory has come or gone.
     Moved(Traffic),
-    /// So much of the device is taken, by whomever, as the driver says. When that has changed, and now and then.
+    /// So much of the device is taken, by any program, as the driver says. When that has changed, and now and then.
     Taken {
-        /// Clients' memory, strangers' and what every context costs.
+        /// Clients' memory, that of external programs, and what every context costs.
         bytes: u64,
     },
     /// What it wanted is there and its work goes on.

@@ -9,7 +9,7 @@ use millpond_tests::simcuda;
 use crate::job::{Job, NEVER, compile, wait_until};
 use crate::scripted_daemon::{MIB, joined};
 
-/// Of a device of 512 MiB: two fit together, and not beside a stranger of the same size.
+/// Of a device of 512 MiB: two fit together, and not beside an external program of the same size.
 const LARGE: u64 = 200 * MIB;
 const CAPACITY: u64 = 512 * MIB;
 /// A program's small allocations, in pages that are larger than they are.
@@ -39,10 +39,10 @@ fn device(ground: &Ground) -> serde_json::Value {
 }
 
 #[test]
-fn what_a_stranger_has_is_not_there_for_a_program_that_shares() {
-    let ground = Ground::new("stranger", CAPACITY / MIB, &[]);
-    let mut stranger = started(&ground, false);
-    stranger.ask(&format!("p a {LARGE}"));
+fn what_an_external_program_has_is_not_there_for_a_program_that_shares() {
+    let ground = Ground::new("external", CAPACITY / MIB, &[]);
+    let mut external = started(&ground, false);
+    external.ask(&format!("p a {LARGE}"));
     let mut job = started(&ground, true);
     // It joined with its first context, and knows before it asks.
     let about = |bytes: u64| CAPACITY - bytes - SLACK..=CAPACITY - bytes;
@@ -58,36 +58,36 @@ fn what_a_stranger_has_is_not_there_for_a_program_that_shares() {
     // It goes, and comes back, while the program has memory of its own.
     job.ask(&format!("p own {}", 100 * MIB));
     job.ask("fill own 3");
-    stranger.ask("free a");
-    wait_until("the stranger's memory", || about(0).contains(&job.ask("info")[1]));
-    stranger.ask(&format!("p a {LARGE}"));
+    external.ask("free a");
+    wait_until("the external program's memory", || about(0).contains(&job.ask("info")[1]));
+    external.ask(&format!("p a {LARGE}"));
     // Less what the program has been let have in advance, which might be there by now.
     let certainly = CAPACITY - LARGE - SLACK..=CAPACITY - LARGE + ADVANCE;
-    wait_until("the stranger", || certainly.contains(&job.ask("info")[1]));
+    wait_until("the external program", || certainly.contains(&job.ask("info")[1]));
     assert_eq!(job.ask("sum own"), [3 * 25 * MIB]);
 }
 
 #[test]
-fn programs_that_would_fit_together_take_turns_beside_a_stranger() {
-    for with_stranger in [false, true] {
-        let name = if with_stranger { "beside" } else { "together" };
+fn programs_that_would_fit_together_take_turns_beside_an_external_program() {
+    for with_external in [false, true] {
+        let name = if with_external { "beside" } else { "together" };
         let ground = Ground::new(name, CAPACITY / MIB, &["--quantum", "100ms"]);
-        let mut stranger = started(&ground, false);
-        if with_stranger {
-            stranger.ask(&format!("p a {LARGE}"));
+        let mut external = started(&ground, false);
+        if with_external {
+            external.ask(&format!("p a {LARGE}"));
         }
         let mut jobs = [started(&ground, true), started(&ground, true)];
         for (job, seed) in jobs.iter_mut().zip(1..) {
             job.ask(&format!("p a {LARGE}"));
             job.ask(&format!("write a {seed}"));
         }
-        let mode = if with_stranger { "turns" } else { "together" };
+        let mode = if with_external { "turns" } else { "together" };
         assert_eq!(device(&ground)["mode"], mode);
         let switches = || device(&ground)["switches"].as_u64().unwrap();
         let before = switches();
         let since = Instant::now();
         // Both go on with right data, and only one at a time where they do not fit.
-        while if with_stranger { switches() < before + 6 } else { since.elapsed().as_secs() < 2 } {
+        while if with_external { switches() < before + 6 } else { since.elapsed().as_secs() < 2 } {
             assert!(since.elapsed() < NEVER, "no turns");
             for (job, seed) in jobs.iter_mut().zip(1..) {
                 assert_eq!(job.ask(&format!("check a {seed}")), [0]);

@@ -85,7 +85,7 @@ pub(crate) struct Seen {
     pub(crate) claimed: u64,
     pub(crate) claims: u64,
     pub(crate) traffic: Traffic,
-    /// What it last said is taken of the device, by whomever, and how often it has said so.
+    /// What it last said is taken of the device, by any program, and how often it has said so.
     pub(crate) taken: Option<u64>,
     pub(crate) surveys: u64,
 }

@@ -11,6 +11,10 @@ fn systemd_understands_the_unit() {
     };
     let unit = dist::directory().join("lib/systemd/system/millpond-share.service");
     let text = std::fs::read_to_string(unit).unwrap();
+    // Who runs it wants no metrics unless asked, on a machine whose users do not trust each other.
+    let starts: Vec<&str> = text.lines().filter(|line| line.starts_with("ExecStart=")).collect();
+    assert!(starts.len() == 1 && starts[0].contains(" --everyone"), "{starts:?}");
+    assert!(!starts[0].contains("--metrics"), "{starts:?}");
     // The program is not installed here.
     let millpond = sharing::beside_us("millpond");
     let text = text.replace("/usr/bin/millpond", millpond.to_str().unwrap());

@@ -1,4 +1,4 @@
-//! How much of the device is taken, by whomever: the daemon finds out from that what strangers have.
+//! How much of the device is taken, by any program: the daemon finds out from that what external programs have.
 
 use std::time::{Duration, Instant};
 

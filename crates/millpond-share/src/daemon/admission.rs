@@ -10,9 +10,9 @@ use super::connection::Connection;
 use super::peer::Peer;
 use super::process_identity::since_boot;
 use super::session::{Entrance, Role, Session, SessionId};
-use super::user::User;
 use super::{Audience, Daemon};
 use crate::framing::MOST_BYTES;
+use crate::policy::Principal;
 use crate::protocol::ToClient;
 
 /// The most connections that are accepted of one listener before others are served.
@@ -132,6 +132,11 @@ impl Daemon {
         } else {
             None
         };
+        self.let_in_peer(socket, entrance, peer);
+    }
+
+    /// Lets in a peer whose process is known, or that comes by the network.
+    pub(super) fn let_in_peer(&mut self, socket: OwnedFd, entrance: Entrance, peer: Option<Peer>) {
         let connection = match Connection::new(socket, MOST_BYTES, entrance == Entrance::Clients) {
             Ok(connection) => connection,
             Err(error) => return self.log.say(format!("a connection failed: {error}")),
@@ -172,7 +177,12 @@ impl Daemon {
             return Some(format!("user {} may not connect", peer.uid));
         }
         let most = match entrance {
-            Entrance::Clients => return self.objection_to_client(session.user()),
+            Entrance::Clients => {
+                let Some(principal) = session.principal() else {
+                    return Some("a client is a process of this machine".to_owned());
+                };
+                return self.objection_to_client_of(principal);
+            }
             Entrance::Control => MOST_CONTROLS,
             Entrance::Metrics => MOST_SCRAPES,
         };
@@ -185,19 +195,19 @@ impl Daemon {
         None
     }
 
-    fn objection_to_client(&mut self, user: User) -> Option<String> {
-        let of_user = self.sessions.clients_of(user);
-        // One user of several leaves places to the others.
-        if self.audience == Audience::Everyone && of_user >= self.most_clients.div_ceil(2) {
-            return Some("this user has too many connections already".to_owned());
+    fn objection_to_client_of(&mut self, principal: Principal) -> Option<String> {
+        let own = self.sessions.clients_of(principal);
+        // One principal of several leaves places to the others.
+        if self.audience == Audience::Everyone && own >= self.most_clients.div_ceil(2) {
+            return Some(format!("{principal} has too many connections already"));
         }
         if self.sessions.count_at(Entrance::Clients) < self.most_clients {
             return None;
         }
-        match self.sessions.heaviest_user() {
+        match self.sessions.heaviest_principal() {
             // Both would have as many at least.
-            Some((most, least_used)) if most > of_user + 1 => {
-                self.remove(least_used, Some("makes place for another user's".to_owned()));
+            Some((most, least_used)) if most > own + 1 => {
+                self.remove(least_used, Some("makes place for another principal's".to_owned()));
                 None
             }
             _ => Some(format!("there are {} clients already", self.most_clients)),

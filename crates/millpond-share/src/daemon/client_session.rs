@@ -9,9 +9,9 @@ use crate::policy::{Allowance, Event, HostUse, MOST_PRIORITY, MOST_WEIGHT, Polic
 use crate::protocol::{DeviceId, Hello, MOST_NAME_BYTES, PROTOCOL, ToClient, ToDaemon};
 use std::time::Duration;
 
-/// The most devices that one process can bring, and one user.
+/// The most devices that one process can bring, and one principal.
 const MOST_DEVICES_OF_A_PROCESS: usize = 32;
-const MOST_DEVICES_OF_A_USER: usize = 128;
+const MOST_DEVICES_OF_A_PRINCIPAL: usize = 128;
 
 impl Daemon {
     /// At most one message of a client.
@@ -121,16 +121,16 @@ impl Daemon {
     /// What is wrong with a hello.
     fn objection(&self, id: SessionId, hello: &Hello) -> Option<String> {
         let session = self.sessions.get(id)?;
-        let pid = session.pid()?;
+        let (pid, principal) = (session.pid()?, session.principal()?);
         let is_new = !self.devices.contains_key(&hello.device);
         let of_process = || self.sessions.devices_of_process(pid);
-        let of_user = || self.sessions.devices_of_user(session.user());
+        let of_principal = || self.sessions.devices_of(principal);
         if hello.capacity_bytes == 0 {
             Some("a device without memory cannot be shared".to_owned())
         } else if is_new && of_process() >= MOST_DEVICES_OF_A_PROCESS {
             Some(format!("a process has at most {MOST_DEVICES_OF_A_PROCESS} devices"))
-        } else if is_new && of_user() >= MOST_DEVICES_OF_A_USER {
-            Some(format!("a user's processes have at most {MOST_DEVICES_OF_A_USER} devices"))
+        } else if is_new && of_principal() >= MOST_DEVICES_OF_A_PRINCIPAL {
+            Some(format!("{principal} has at most {MOST_DEVICES_OF_A_PRINCIPAL} devices"))
         } else if is_new && self.devices.len() >= MOST_DEVICES {
             Some(format!("{MOST_DEVICES} devices are shared already"))
         } else if hello.name.len() > MOST_NAME_BYTES {

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::framing::{Garbage, Inbox, append};
 
 const READ_BYTES: usize = 4 << 10;
-/// A client that lets so much lie unread has stopped reading. All that one user can make the daemon keep is the most connections that
-/// a user has, times this, a message, what is read at once, and the kernel's buffer.
+/// A client that lets so much lie unread has stopped reading. All that one principal can make the daemon keep is the most connections
+/// that it has, times this, a message, what is read at once, and the kernel's buffer.
 const MOST_UNSENT_BYTES: usize = 32 << 10;
 /// What the kernel keeps of what a client has not read; it takes twice as much for itself.
 const KERNEL_BUFFER_BYTES: usize = 16 << 10;
@@ -157,8 +157,48 @@ impl Connection {
     }
 }
 
+#[cfg(test)]
+impl Connection {
+    /// The memory that a peer makes us keep.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.inbox.capacity() + self.outbox.capacity()
+    }
+}
+
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::MOST_BYTES;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// Else one byte now and then would keep a message unfinished for ever.
+    #[test]
+    fn the_time_of_half_a_message_counts_from_its_first_byte() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut connection = Connection::new(ours.into(), MOST_BYTES, true).unwrap();
+        let mut begun = None;
+        for byte in [2, 0, 0, 0, 1] {
+            assert_eq!(connection.half_a_message_since(), begun);
+            theirs.write_all(&[byte]).unwrap();
+            connection.receive().unwrap();
+            begun = begun.or(connection.half_a_message_since());
+            assert!(begun.is_some());
+        }
+        assert_eq!(connection.half_a_message_since(), begun);
+        theirs.write_all(&[1]).unwrap();
+        connection.receive().unwrap();
+        assert_eq!(connection.half_a_message_since(), None, "it is whole");
+        // What follows has a time of its own.
+        theirs.write_all(&[2]).unwrap();
+        assert_eq!(connection.take::<(u8, u8)>().unwrap(), Some((1, 1)));
+        connection.receive().unwrap();
+        assert!(connection.half_a_message_since() > begun);
     }
 }

@@ -1,7 +1,8 @@
 //! A directory that only its owner can change, and files in it.
 //!
-//! A daemon that runs as root may be told to use a directory that another user made, with links in place of the daemon's files. So the
-//! directory is opened once, its owner and mode are checked, and each file is reached through that descriptor, never through a link.
+//! A daemon that runs as root may be told to use a directory that another user made, with links in place of the daemon's files, or on the
+//! way there. So links on the way are resolved once, and what is checked is where they lead; the directory is opened once, its owner and
+//! mode are checked, and each file is reached through that descriptor, never through a link.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -32,17 +33,14 @@ impl Directory {
     /// Opens a directory, or makes it with a mode.
     pub(super) fn open_or_make(path: &Path, mode: RawMode) -> io::Result<Directory> {
         let path = std::path::absolute(path)?;
-        if let Some(parent) = path.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
-        }
-        let is_new = match std::fs::DirBuilder::new().mode(mode).create(&path) {
+        let resolved = resolve(&path)?;
+        let is_new = match std::fs::DirBuilder::new().mode(mode).create(&resolved) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(error),
         };
-        check_way_to(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
+        let descriptor = rustix::fs::open(&resolved, flags, Mode::empty())?;
         let about = rustix::fs::fstat(&descriptor)?;
         if about.st_uid != rustix::process::geteuid().as_raw() {
             return Err(refusal("another user owns it"));
@@ -142,10 +140,20 @@ impl AsFd for Directory {
     }
 }
 
+/// The directory's path without links above it, where no other user can put another one. What is above it is made if need be.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(refusal("it has no name of its own"));
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+    let parent = parent.canonicalize()?;
+    check_way_to(&parent)?;
+    Ok(parent.join(name))
+}
+
 /// A user that owns a directory on the way, or may write to one, can put another directory in this one's place.
-fn check_way_to(path: &Path) -> io::Result<()> {
+fn check_way_to(parent: &Path) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
-    let parent = path.parent().unwrap_or(path).canonicalize()?;
     for above in parent.ancestors() {
         let about = above.metadata()?;
         let is_trusted = about.uid() == own || about.uid() == 0;
@@ -160,4 +168,25 @@ fn check_way_to(path: &Path) -> io::Result<()> {
 
 fn refusal(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else another user's link could lead to another place after the check.
+    #[test]
+    fn links_on_the_way_are_resolved_before_the_way_is_checked() {
+        let above = tempfile::tempdir().unwrap();
+        let place = above.path().canonicalize().unwrap().join("place");
+        std::fs::create_dir(&place).unwrap();
+        let link = above.path().join("link");
+        std::os::unix::fs::symlink(&place, &link).unwrap();
+        assert_eq!(resolve(&link.join("share")).unwrap(), place.join("share"));
+        Directory::open_or_make(&link.join("share"), 0o700).unwrap();
+        assert!(place.join("share").is_dir());
+        // What has no name of its own could be a link itself.
+        assert!(resolve(Path::new("/")).is_err());
+        assert!(resolve(&link.join("..")).is_err());
+    }
 }

@@ -9,7 +9,7 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::peer_pidfd_ffi::peer_pidfd;
 use super::process_identity::{effective_user, start_time};
-use super::user::User;
+use crate::policy::Principal;
 
 /// A process, held so that its number cannot come to mean another.
 #[derive(Debug)]
@@ -58,8 +58,9 @@ impl Peer {
         Peer { pid, uid: credentials.uid.as_raw(), death, is_certain }
     }
 
-    pub(super) fn user(&self) -> User {
-        User::Local(self.uid)
+    /// The party that it belongs to.
+    pub(super) fn principal(&self) -> Principal {
+        Principal::User(self.uid)
     }
 
     /// Ends the process, if it is the one that connected and still that user's. It may be dead already.
@@ -88,6 +89,16 @@ impl Peer {
 
     pub(super) fn death(&self) -> BorrowedFd<'_> {
         self.death.as_fd()
+    }
+}
+
+#[cfg(test)]
+impl Peer {
+    /// A process of any user, for tests: only root could be several.
+    pub(super) fn made_up(pid: u32, uid: u32) -> Peer {
+        let own = rustix::process::getpid();
+        let death = pidfd_open(own, PidfdFlags::empty()).expect("this process lives");
+        Peer { pid, uid, death, is_certain: false }
     }
 }
 

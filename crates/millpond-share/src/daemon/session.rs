@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use super::connection::Connection;
 use super::kept::Known;
 use super::peer::Peer;
-use super::user::User;
 use crate::policy::Principal;
 use crate::protocol::DeviceId;
 
@@ -47,6 +46,17 @@ impl Role {
             Entrance::Metrics => Role::Scrape { request: Vec::new(), answered: false },
         }
     }
+
+    /// How long it may be silent. `None`: a client that has said hello may have nothing to say.
+    fn patience(&self) -> Option<Duration> {
+        match self {
+            Role::Client(Some(_)) => None,
+            Role::Client(None) | Role::Control { asked: false } => Some(HELLO_TIME),
+            Role::Control { asked: true } => Some(LINE_TIME),
+            Role::Scrape { answered: false, .. } => Some(REQUEST_TIME),
+            Role::Scrape { answered: true, .. } => Some(READING_TIME),
+        }
+    }
 }
 
 /// A peer that has not said by then what it wants is sent away; so is one that has not finished what it began to say.
@@ -76,13 +86,9 @@ impl Session {
         self.peer.as_ref().map(|peer| peer.pid)
     }
 
-    pub(super) fn user(&self) -> User {
-        self.peer.as_ref().map_or(User::Network, Peer::user)
-    }
-
-    /// To which party it belongs; not known of a peer that comes by the network.
+    /// The party that it belongs to. A reader of the metrics that comes by the network belongs to none.
     pub(super) fn principal(&self) -> Option<Principal> {
-        self.peer.as_ref().map(|peer| Principal::User(peer.uid))
+        self.peer.as_ref().map(Peer::principal)
     }
 
     /// What it is known by to a later daemon.
@@ -114,14 +120,7 @@ impl Session {
         if half_said.is_some_and(|since| since.elapsed() > HELLO_TIME) {
             return Some("did not finish its message");
         }
-        let patience = match self.role {
-            Role::Client(Some(_)) => return None,
-            Role::Client(None) | Role::Control { asked: false } => HELLO_TIME,
-            Role::Control { asked: true } => LINE_TIME,
-            Role::Scrape { answered: false, .. } => REQUEST_TIME,
-            Role::Scrape { answered: true, .. } => READING_TIME,
-        };
-        (self.since.elapsed() > patience).then_some("said nothing")
+        (self.since.elapsed() > self.role.patience()?).then_some("said nothing")
     }
 
     /// A line for the log.
@@ -131,5 +130,39 @@ impl Session {
             (Role::Control { .. }, Some(pid)) => format!("control by {pid} {what}"),
             _ => format!("a reader of the metrics {what}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::MOST_BYTES;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn peers_that_say_nothing_are_waited_for_for_seconds_and_readers_of_metrics_for_less() {
+        let at_most =
+            |role: Role, seconds| role.patience().unwrap() <= Duration::from_secs(seconds);
+        let reader = |answered| Role::Scrape { request: Vec::new(), answered };
+        assert!(at_most(reader(false), 2), "it asks at once");
+        assert!(at_most(reader(true), 8), "it reads at once");
+        assert!(at_most(Role::Client(None), 10) && at_most(Role::Control { asked: false }, 10));
+        let joined = Joined { device: DeviceId([7; 16]), instance: 1 };
+        assert_eq!(Role::Client(Some(joined)).patience(), None);
+    }
+
+    #[test]
+    fn a_reader_that_asks_nothing_is_overdue() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let age = Duration::from_secs(3);
+        let session = Session {
+            connection: Connection::new(socket.into(), MOST_BYTES, false).unwrap(),
+            role: Role::at(Entrance::Metrics),
+            peer: None,
+            since: Instant::now().checked_sub(age).expect("the machine runs for longer"),
+            is_queued: false,
+            is_watched_for_room: false,
+        };
+        assert!(session.overdue().is_some());
     }
 }

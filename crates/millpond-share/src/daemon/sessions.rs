@@ -1,14 +1,14 @@
-//! All sessions, by number, process, user and entrance, and which of them wait to be served.
+//! All sessions, by number, process, principal and entrance, and which of them wait to be served.
 //!
 //! Nothing here looks at all of them but where it says so: what one message costs must not depend on how many peers there are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::session::{Entrance, Joined, Role, Session, SessionId};
-use super::user::User;
+use crate::policy::Principal;
 use crate::protocol::DeviceId;
 
-/// What a user has.
+/// What a principal has.
 #[derive(Debug, Default)]
 struct Holdings {
     clients: BTreeSet<SessionId>,
@@ -16,14 +16,15 @@ struct Holdings {
     devices: BTreeMap<DeviceId, usize>,
 }
 
-/// See the module. Each session is in `of_process` and `at` once, each client in `of_user` once, and each in `ready` at most once.
+/// See the module. Each session is in `of_process` and `at` once, each client in `of_principal` once, and each in `ready` at most once.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     all: BTreeMap<SessionId, Session>,
     of_process: HashMap<u32, BTreeSet<SessionId>>,
-    of_user: BTreeMap<User, Holdings>,
+    of_principal: BTreeMap<Principal, Holdings>,
     at: [BTreeSet<SessionId>; 3],
-    ready: BTreeMap<User, VecDeque<SessionId>>,
+    /// By principal; readers of the metrics that come by the network have none, and share one queue.
+    ready: BTreeMap<Option<Principal>, VecDeque<SessionId>>,
     last: u64,
 }
 
@@ -37,8 +38,10 @@ impl Sessions {
         }
         let entrance = session.entrance();
         self.at[entrance as usize].insert(id);
-        if entrance == Entrance::Clients {
-            self.of_user.entry(session.user()).or_default().clients.insert(id);
+        if entrance == Entrance::Clients
+            && let Some(principal) = session.principal()
+        {
+            self.of_principal.entry(principal).or_default().clients.insert(id);
         }
         self.all.insert(id, session);
         id
@@ -55,8 +58,9 @@ impl Sessions {
                 self.of_process.remove(&pid);
             }
         }
-        let user = session.user();
-        if let Some(holdings) = self.of_user.get_mut(&user) {
+        if let Some(principal) = session.principal()
+            && let Some(holdings) = self.of_principal.get_mut(&principal)
+        {
             holdings.clients.remove(&id);
             if let Some(joined) = session.joined()
                 && let Some(count) = holdings.devices.get_mut(&joined.device)
@@ -67,7 +71,7 @@ impl Sessions {
                 }
             }
             if holdings.clients.is_empty() {
-                self.of_user.remove(&user);
+                self.of_principal.remove(&principal);
             }
         }
         Some(session)
@@ -86,7 +90,8 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&id) else { return };
         debug_assert!(matches!(session.role, Role::Client(None)), "a client joins once");
         session.role = Role::Client(Some(joined));
-        let holdings = self.of_user.entry(session.user()).or_default();
+        let Some(principal) = session.principal() else { return };
+        let holdings = self.of_principal.entry(principal).or_default();
         *holdings.devices.entry(joined.device).or_default() += 1;
     }
 
@@ -109,13 +114,13 @@ impl Sessions {
         ids.filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
-    pub(super) fn clients_of(&self, user: User) -> usize {
-        self.of_user.get(&user).map_or(0, |holdings| holdings.clients.len())
+    pub(super) fn clients_of(&self, principal: Principal) -> usize {
+        self.of_principal.get(&principal).map_or(0, |holdings| holdings.clients.len())
     }
 
-    /// How many devices a user's clients share.
-    pub(super) fn devices_of_user(&self, user: User) -> usize {
-        self.of_user.get(&user).map_or(0, |holdings| holdings.devices.len())
+    /// How many devices a principal's clients share.
+    pub(super) fn devices_of(&self, principal: Principal) -> usize {
+        self.of_principal.get(&principal).map_or(0, |holdings| holdings.devices.len())
     }
 
     /// How many devices a process shares.
@@ -124,10 +129,10 @@ impl Sessions {
         joined.map(|joined| joined.device).collect::<BTreeSet<DeviceId>>().len()
     }
 
-    /// Of the user with the most clients, how many it has, and the client whose end costs it least: the newest that has not said
-    /// hello, or the newest. Looks at all users, and at all clients of one.
-    pub(super) fn heaviest_user(&self) -> Option<(usize, SessionId)> {
-        let heaviest = self.of_user.values().max_by_key(|holdings| holdings.clients.len())?;
+    /// Of the principal with the most clients, how many it has, and the client whose end costs it least: the newest that has not said
+    /// hello, or the newest. Looks at all principals, and at all clients of one.
+    pub(super) fn heaviest_principal(&self) -> Option<(usize, SessionId)> {
+        let heaviest = self.of_principal.values().max_by_key(|holdings| holdings.clients.len())?;
         let newest = || heaviest.clients.iter().rev();
         let has_not_joined = |id: &&SessionId| self.all[*id].joined().is_none();
         let least = newest().find(has_not_joined).or_else(|| newest().next())?;
@@ -138,11 +143,12 @@ impl Sessions {
     pub(super) fn note_ready(&mut self, id: SessionId) {
         let Some(session) = self.all.get_mut(&id) else { return };
         if !std::mem::replace(&mut session.is_queued, true) {
-            self.ready.entry(session.user()).or_default().push_back(id);
+            self.ready.entry(session.principal()).or_default().push_back(id);
         }
     }
 
-    pub(super) fn users_with_ready(&self) -> Vec<User> {
+    /// Those whose sessions wait to be served.
+    pub(super) fn principals_with_ready(&self) -> Vec<Option<Principal>> {
         self.ready.keys().copied().collect()
     }
 
@@ -150,9 +156,9 @@ impl Sessions {
         !self.ready.is_empty()
     }
 
-    /// The user's session whose turn it is to be served.
-    pub(super) fn next_ready(&mut self, user: User) -> Option<SessionId> {
-        let queue = self.ready.get_mut(&user)?;
+    /// The principal's session whose turn it is to be served.
+    pub(super) fn next_ready(&mut self, principal: Option<Principal>) -> Option<SessionId> {
+        let queue = self.ready.get_mut(&principal)?;
         let next = loop {
             let Some(id) = queue.pop_front() else { break None };
             // It may have gone since it was queued.
@@ -162,7 +168,7 @@ impl Sessions {
             }
         };
         if queue.is_empty() {
-            self.ready.remove(&user);
+            self.ready.remove(&principal);
         }
         next
     }

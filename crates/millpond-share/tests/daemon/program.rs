@@ -12,7 +12,7 @@ use millpond_share::rendezvous::clients_socket;
 pub(crate) const CAPACITY: u64 = 1000;
 pub(crate) const DEVICE: DeviceId = DeviceId([7; 16]);
 /// Long enough for any machine; nothing waits so long unless something is wrong.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Program {
     pub(crate) socket: UnixStream,

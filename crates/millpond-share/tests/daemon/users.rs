@@ -2,13 +2,14 @@
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use millpond_share::control::{Answer, Setting, Target};
 use millpond_share::daemon::Audience;
 use millpond_share::policy::{Allowance, Settings};
-use millpond_share::protocol::{Hello, ToClient};
+use millpond_share::protocol::{Hello, ToClient, ToDaemon};
 
-use crate::program::{CAPACITY, hello};
+use crate::program::{CAPACITY, PATIENCE, Program, hello};
 use crate::stand::{Stand, settings};
 
 const ALICE: u32 = 61_001;
@@ -52,6 +53,65 @@ fn other_users_get_the_weight_and_priority_that_they_are_allowed_and_are_told_so
         assert_eq!(stand.set(Setting::Weight(Target::Everyone, 50)), Answer::Done);
         assert_eq!(stand.device().clients[0].weight, 50);
     }
+}
+
+/// A program that has as much work as it can get, until the daemon ends.
+fn works(mut program: Program) {
+    program.say(ToDaemon::Claim { claim: 0, bytes: 700, cgroup_room: None });
+    program.want(700);
+    let mut resident = 0;
+    while let Some(message) = program.hear_or_end() {
+        match message {
+            ToClient::Grant { room, .. } | ToClient::Room { room } => {
+                let before = resident;
+                resident = room.min(700);
+                program.moved(resident);
+                if before < 700 && resident == 700 {
+                    program.say(ToDaemon::Resumed { moving_ns: 1 });
+                }
+            }
+            ToClient::MakeRoom { resident_at_most } => {
+                resident = resident.min(resident_at_most);
+                program.moved(resident);
+            }
+            ToClient::Drop { turn } => {
+                program.release(turn, resident);
+                program.want(700);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whatever the machine is busy with, what one had too little of it gets later; so the part is waited for. It never comes where a
+/// greedy user has a hundred times as much, or goes first each time.
+#[test]
+fn a_user_that_asks_for_all_with_ten_programs_leaves_another_half_of_the_time() {
+    let Some(mut stand) = for_everyone(settings(), Allowance::default()) else { return };
+    let mut programs: Vec<Program> =
+        (0..10).map(|_| stand.program_of(MALLORY).joined(&greedy())).collect();
+    programs.push(stand.program_of(ALICE).joined(&hello()));
+    let at_work: Vec<_> =
+        programs.into_iter().map(|program| std::thread::spawn(|| works(program))).collect();
+    let since = Instant::now();
+    loop {
+        let device = stand.device();
+        let held_ms = |uid: u32| -> u64 {
+            let own =
+                device.clients.iter().filter(|client| client.principal == format!("user:{uid}"));
+            own.map(|client| client.held_ms).sum()
+        };
+        let (honest, greedy) = (held_ms(ALICE), held_ms(MALLORY));
+        // Of a quantum of 50 ms that is some ten turns of each.
+        if honest >= 500 && greedy >= 300 && honest * 100 >= (honest + greedy) * 45 {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{honest} ms beside {greedy} ms: {device:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    stand.stop();
+    at_work.into_iter().for_each(|thread| thread.join().unwrap());
+    stand.start();
 }
 
 #[test]

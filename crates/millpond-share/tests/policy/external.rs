@@ -36,7 +36,7 @@ fn what_is_taken_and_no_clients_is_external() {
 }
 
 #[test]
-fn a_stranger_that_comes_ends_running_together_and_its_going_begins_it() {
+fn an_external_program_that_comes_ends_running_together_and_its_going_begins_it() {
     let mut desk = Desk::new();
     running(&mut desk, 1, 6 * GB);
     running(&mut desk, 2, 6 * GB);
@@ -88,7 +88,7 @@ fn what_is_said_while_memory_moves_is_passed_over() {
 }
 
 #[test]
-fn who_is_missed_for_a_moment_is_no_stranger() {
+fn a_client_that_is_missed_for_a_moment_is_not_external() {
     let mut desk = Desk::new();
     running(&mut desk, 1, 6 * GB);
     running(&mut desk, 2, 6 * GB);
@@ -143,7 +143,7 @@ fn who_says_nothing_for_long_is_not_waited_for() {
 }
 
 #[test]
-fn what_was_promised_before_a_stranger_came_still_has_room() {
+fn what_was_promised_before_an_external_program_came_still_has_room() {
     let mut desk = Desk::new();
     desk.join_as(1, PLAIN);
     desk.claim(1, 15 * GB);

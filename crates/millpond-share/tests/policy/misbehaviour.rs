@@ -149,7 +149,7 @@ fn one_liar_about_the_devices_memory_changes_nothing() {
     desk.moved(1, 12 * GB);
     desk.resumed(1, seconds(0));
     desk.join_as(4, Newcomer { taken_bytes: Some(u64::MAX), ..PLAIN });
-    assert_eq!(desk.status().usable_bytes, 12 * GB, "what is a client's is no stranger's");
+    assert_eq!(desk.status().usable_bytes, 12 * GB, "what is a client's is not external");
     desk.moved(1, 0);
     desk.claim(1, 0);
     desk.taken(4, u64::MAX);

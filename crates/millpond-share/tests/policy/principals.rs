@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millpond_share::control::State;
-use millpond_share::policy::{Action, ClientId, Event, Moment, Settings};
+use millpond_share::policy::{Action, Allowance, ClientId, Event, Moment, Settings};
 use millpond_share::protocol::{Prefetch, Standing, ToClient, Traffic};
 
 use crate::desk::{
@@ -224,6 +224,34 @@ fn ten_programs_of_one_user_have_as_much_as_one_of_another() {
     assert!(ten.as_secs_f64() > 0.49 * until.as_secs_f64(), "{held:?}");
     let fewest = (10..20).map(|client| held[&client]).min().expect("there are ten");
     assert!(fewest.as_secs_f64() > 0.08 * ten.as_secs_f64(), "among themselves too: {held:?}");
+}
+
+/// What an honest user gets of 22 s beside one that asks for weight 100 and priority 10, with so many programs.
+fn beside_a_greedy_user(programs: u64, allowance: Allowance) -> Duration {
+    let (weight, priority) = allowance.cut(100, 10);
+    let mut desk = Desk::with(Settings { quantum: seconds(1), ..Settings::default() });
+    let mut players = Vec::new();
+    for client in (10..10 + programs).chain([1]) {
+        let greedy = Newcomer { weight, priority, ..of_user(2) };
+        desk.join_as(client, if client == 1 { HONEST } else { greedy });
+        desk.claim(client, BYTES);
+        players.push(prompt(client));
+    }
+    play(&mut desk, &players, seconds(22))[&1]
+}
+
+/// It was 0.3 of 22 s.
+#[test]
+fn a_user_that_asks_for_all_leaves_another_half_of_the_time() {
+    for programs in [1, 10] {
+        let honest = beside_a_greedy_user(programs, Allowance::default());
+        println!("{programs} greedy programs: {honest:.2?} of 22 s");
+        assert!((10..=12).contains(&honest.as_secs()), "{programs}: {honest:?}");
+        // Only the administrator's word makes it less.
+        let beside_a_favourite = beside_a_greedy_user(programs, Allowance::ALL);
+        println!("{programs} programs with weight 100 and priority 10: {beside_a_favourite:.2?}");
+        assert!(beside_a_favourite < seconds(2), "{programs}: {beside_a_favourite:?}");
+    }
 }
 
 #[test]

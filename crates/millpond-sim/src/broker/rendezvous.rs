@@ -168,12 +168,16 @@ impl Drop for Lock {
 fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     let address = SocketAddrUnix::new(path)?;
+    let due = Instant::now() + patience;
     loop {
+        // What is left, and not all of it: a signal now and then, as profilers send, would else begin the wait anew for ever.
+        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        set_socket_timeout(&socket, Timeout::Send, Some(left))?;
         match rustix::net::connect(&socket, &address) {
             Ok(()) => break,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::INTR) if Instant::now() < due => {}
+            Err(rustix::io::Errno::INTR) => return Err(io::ErrorKind::TimedOut.into()),
             Err(rustix::io::Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }
@@ -338,6 +342,7 @@ pub(crate) fn join(sharing: &Sharing, hello: &Hello) -> Result<(BoardClient, Wel
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Signal;
 
     #[test]
     fn a_broker_whose_queue_is_full_is_not_waited_for() {
@@ -349,5 +354,44 @@ mod tests {
         let error = connect_within(&path, Duration::from_millis(50)).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// Signals end a `connect` early, and what is left of its time must not begin anew. The test runs itself as the process that gets
+    /// them: stopped and continued again and again.
+    #[test]
+    fn signals_make_the_wait_no_longer() {
+        const DIALS: &str = "MILLPOND_TEST_DIALS";
+        let patience = Duration::from_millis(200);
+        if let Some(path) = std::env::var_os(DIALS) {
+            let error = connect_within(Path::new(&path), patience).unwrap_err();
+            return assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+        let path = std::env::temp_dir().join(format!("millpond-signals-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = connect_within(&path, Duration::from_secs(60)).unwrap();
+        let mut dialer = std::process::Command::new(std::env::current_exe().unwrap());
+        dialer.args(["--exact", "broker::rendezvous::tests::signals_make_the_wait_no_longer"]);
+        let mut dialer =
+            dialer.env(DIALS, &path).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&dialer);
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = dialer.try_wait().unwrap() {
+                break Some(status);
+            }
+            if since.elapsed() > Duration::from_secs(30) {
+                dialer.kill().unwrap();
+                dialer.wait().unwrap();
+                break None;
+            }
+            for signal in [Signal::STOP, Signal::CONT] {
+                rustix::process::kill_process(pid, signal).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        std::fs::remove_file(&path).unwrap();
+        assert!(status.is_some_and(|status| status.success()), "{status:?}");
     }
 }

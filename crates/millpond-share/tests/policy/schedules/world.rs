@@ -31,7 +31,7 @@ enum Happening {
     /// It asks the driver what is taken, and says so.
     LooksAround(ActorNumber),
     /// A program that does not share takes something of the device, or gives it back.
-    StrangerTakes(u64),
+    ExternalTakes(u64),
     DaemonRestarts,
     /// The policy draws its conclusions from what it has heard.
     Settles,
@@ -68,7 +68,7 @@ pub(super) struct World {
     allowance: Allowance,
     grants: u64,
     /// What a program that does not share has of the device.
-    strangers: u64,
+    external_bytes: u64,
 }
 
 const MOST_ACTORS: usize = 6;
@@ -112,7 +112,7 @@ impl World {
             is_orderly: true,
             is_calm: false,
             grants: 0,
-            strangers: 0,
+            external_bytes: 0,
         }
     }
 
@@ -131,7 +131,7 @@ impl World {
         }
         for _ in 0..self.rng.u32(0..4) {
             let (after, bytes) = (milliseconds(&mut self.rng, 0..30_000), self.rng.u64(0..10) * GB);
-            self.later(after, Happening::StrangerTakes(bytes));
+            self.later(after, Happening::ExternalTakes(bytes));
         }
         self.later(Duration::from_secs(30), Happening::CalmsDown);
         while let Some(next) = self.next() {
@@ -208,7 +208,7 @@ impl World {
                 self.book.hangs(self.actors[actor].id);
             }
             Happening::LooksAround(actor) => self.look_around(actor),
-            Happening::StrangerTakes(bytes) => self.strangers = bytes,
+            Happening::ExternalTakes(bytes) => self.external_bytes = bytes,
             Happening::DaemonRestarts => self.restart(),
             Happening::Settles => self.settle(),
             Happening::CalmsDown => self.calm_down(),
@@ -250,7 +250,7 @@ impl World {
         }
         if !matches!(actor.kind, Kind::Hung | Kind::Liar) {
             let there = self.actors.iter().filter(|actor| !actor.is_gone);
-            let taken = there.map(|actor| actor.resident).sum::<u64>() + self.strangers;
+            let taken = there.map(|actor| actor.resident).sum::<u64>() + self.external_bytes;
             let said = Event::Taken(actor.id, taken.min(CAPACITY));
             self.follow(number, vec![Then::Says(said)]);
         }
@@ -306,7 +306,7 @@ impl World {
             pid: number as u32,
             name: format!("{number}"),
             capacity_bytes: self.actors[number].capacity,
-            taken_bytes: self.rng.bool().then_some(self.strangers),
+            taken_bytes: self.rng.bool().then_some(self.external_bytes),
             weight,
             priority,
             memory_limit: None,
