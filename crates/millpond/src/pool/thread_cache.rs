@@ -6,16 +6,15 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::counters::Counters;
-use super::handshake::Handshake;
-use super::headers::{Block, BlockWord, HeaderId, Kind, Tag, Word};
-use super::inbox::Inbox;
-use super::inner::Inner;
-use super::pointer_stack::Cached;
-use super::pointer_stacks::Stacks;
-pub(super) use super::pointer_stacks::{Bounds, Parcel, Pending, RemoteFree};
+use super::blocks::{Block, HeaderId};
+use super::handshake::{Handshake, Inbox};
 use super::points::StreamSlot;
-use super::shelf::Shelf;
+pub(super) use super::shelves::{Bounds, Parcel, Pending, RemoteFree};
+use super::shelves::{Cached, Stacks};
+use super::sizes::Shelf;
+use super::statistics::Counters;
+use super::tiers::Tiers;
+use super::word::{BlockWord, Kind, Tag, Word};
 use crate::driver::{DevicePtr, StreamWatcher};
 
 /// One free block of a slab, or of its own.
@@ -189,7 +188,7 @@ impl ThreadCache {
 
     /// Where the owner's thread counts. For whoever knows that what it remembers holds, and has the pool.
     #[inline]
-    pub(super) fn counters<'a>(&'a self, _of: &'a Inner) -> &'a Counters {
+    pub(super) fn counters<'a>(&'a self, _of: &'a Tiers) -> &'a Counters {
         // SAFETY: set when the cache became known, to what the pool holds until it is dropped.
         unsafe { &*self.counters.load(Ordering::Relaxed) }
     }

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BelongsTo, Inner, Keep, MOST_IN_INBOX, TAKEN_IN};
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
-use crate::pool::counters::Counters;
-use crate::pool::headers::{Block, HeaderId, Kind, Tag, Word};
+use crate::pool::blocks::{Block, HeaderId};
+use crate::pool::central_cache::{EmptySlab, Middle};
+use crate::pool::fast_path::{with_last, with_remembered};
+use crate::pool::handshake::Left;
 use crate::pool::heap::NodeId;
-use crate::pool::inbox::Left;
-use crate::pool::middle::{EmptySlab, Middle};
-use crate::pool::pointer_stack::Cached;
 use crate::pool::points::{Points, StreamSlot};
-use crate::pool::remembered_pointers::{with_last, with_remembered};
-use crate::pool::shelf::Shelf;
-use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Bounds, Entry, Parcel, Pending, RemoteFree, ThreadCache};
+use crate::pool::shelves::{Bounds, Cached, Parcel, Pending, RemoteFree};
+use crate::pool::sizes::{Class, Shelf};
+use crate::pool::statistics::Counters;
+use crate::pool::thread_cache::{Entry, ThreadCache};
+use crate::pool::tiers::{BelongsTo, Keep, MOST_IN_INBOX, TAKEN_IN, Tiers};
+use crate::pool::word::{Kind, Tag, Word};
 use crate::resource::{FreeError, Resource};
 
 /// Blocks of their own that go to the back under one lock.
 const FREED_AT_ONCE: usize = 64;
 
-impl Inner {
+impl Tiers {
     #[inline]
     pub(in crate::pool) fn deallocate(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         ptr: DevicePtr,
         bytes: Option<usize>,
         stream: Stream,
@@ -91,18 +91,18 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn find(&self, ptr: DevicePtr) -> Option<Block<'_>> {
+    pub(in crate::pool) fn find(&self, ptr: DevicePtr) -> Option<Block<'_>> {
         self.block_at(self.back.distance_of(ptr))
     }
 
     /// The block that begins at an offset, if one does.
     #[inline]
-    pub(super) fn block_at(&self, offset: u64) -> Option<Block<'_>> {
+    pub(in crate::pool) fn block_at(&self, offset: u64) -> Option<Block<'_>> {
         self.page_map.get(offset)?.block(offset)
     }
 
     /// The free block of a cache that begins at an offset.
-    pub(super) fn entry_at(&self, offset: u64) -> Entry {
+    pub(in crate::pool) fn entry_at(&self, offset: u64) -> Entry {
         self.block_at(offset).expect("caches keep blocks").entry()
     }
 
@@ -124,7 +124,7 @@ impl Inner {
     /// A free that the cache used last cannot take: another stream's or thread's block, a full cache, a bad free.
     #[inline(never)]
     pub(in crate::pool) fn deallocate_missed(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         ptr: DevicePtr,
         bytes: Option<usize>,
         stream: Stream,
@@ -158,7 +158,7 @@ impl Inner {
     /// As [`free_live`](Self::free_live), for the first call of a thread on a stream, or after another stream.
     #[cold]
     fn free_attaching(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         block: Block<'_>,
         now: Word,
         stream: Stream,
@@ -172,7 +172,7 @@ impl Inner {
     /// Frees what is not among the blocks of these tiers: the driver's own, a region's, or nobody's.
     #[cold]
     fn free_elsewhere(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         ptr: DevicePtr,
         bytes: Option<usize>,
         stream: Stream,
@@ -226,7 +226,7 @@ impl Inner {
     }
 
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
-    pub(super) fn free_live(
+    pub(in crate::pool) fn free_live(
         &self,
         block: Block<'_>,
         now: Word,
@@ -306,7 +306,7 @@ impl Inner {
     }
 
     #[cold]
-    pub(super) fn not_a_block(&self, ptr: DevicePtr) -> FreeError {
+    pub(in crate::pool) fn not_a_block(&self, ptr: DevicePtr) -> FreeError {
         let offset = self.back.offset_of(ptr);
         let interior = offset.and_then(|offset| {
             let header = self.page_map.last_before(offset)?;
@@ -327,7 +327,7 @@ impl Inner {
 
     /// Leaves blocks for their owner to find.
     #[inline(never)]
-    pub(super) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
+    pub(in crate::pool) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
         let owner = Arc::clone(&self.caches.lock().by_tag[owner.place()]);
         match owner.inbox.leave(&mut blocks, MOST_IN_INBOX) {
             Left::Found => {}
@@ -339,7 +339,11 @@ impl Inner {
     /// A block that came by a cache's inbox. While this runs the owner's thread does nothing else with the cache: it is the
     /// caller, or it is kept out.
     #[inline]
-    pub(super) fn arrived(&self, cache: &ThreadCache, freed: RemoteFree) -> Option<Block<'_>> {
+    pub(in crate::pool) fn arrived(
+        &self,
+        cache: &ThreadCache,
+        freed: RemoteFree,
+    ) -> Option<Block<'_>> {
         // Of a slab that is gone, there may be nothing left, or something else.
         let block = self.block_at(freed.offset);
         let arrived = block.filter(|block| block.word.arrives_at(cache.tag));
@@ -351,7 +355,7 @@ impl Inner {
     }
 
     /// Takes blocks that others have freed back into their owner's cache, by the owner's thread. `false`: there were none.
-    pub(super) fn take_in(&self, cache: &ThreadCache) -> bool {
+    pub(in crate::pool) fn take_in(&self, cache: &ThreadCache) -> bool {
         if !cache.inbox.may_have_something() {
             return false;
         }
@@ -380,7 +384,7 @@ impl Inner {
     }
 
     /// Gives free blocks of slabs to the global cache, or what it has no room for to their slabs.
-    pub(super) fn give_small(
+    pub(in crate::pool) fn give_small(
         &self,
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
@@ -478,7 +482,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn give_to_slab(
+    pub(in crate::pool) fn give_to_slab(
         &self,
         middle: &mut Middle,
         entry: Entry,
@@ -487,7 +491,7 @@ impl Inner {
         middle.give_to_slab(entry, points, |points| self.back.forget_needless(points))
     }
 
-    pub(super) fn free_slab(&self, slab: EmptySlab) {
+    pub(in crate::pool) fn free_slab(&self, slab: EmptySlab) {
         let EmptySlab { header, node, start, class, points } = slab;
         self.page_map.set_all(start, class.slab_bytes(), None);
         self.middle.lock().header_is_unused(class, header);
@@ -495,7 +499,11 @@ impl Inner {
     }
 
     /// Gives free blocks of their own to the back.
-    pub(super) fn free_large(&self, entries: impl IntoIterator<Item = Entry>, stream: StreamSlot) {
+    pub(in crate::pool) fn free_large(
+        &self,
+        entries: impl IntoIterator<Item = Entry>,
+        stream: StreamSlot,
+    ) {
         self.free_at(entries.into_iter().map(|entry| entry.offset), stream);
     }
 
@@ -506,7 +514,7 @@ impl Inner {
 
     /// Forgets a free block of its own, before somebody else gets its memory.
     #[inline]
-    pub(super) fn unlist(&self, offset: u64) -> (NodeId, HeaderId) {
+    pub(in crate::pool) fn unlist(&self, offset: u64) -> (NodeId, HeaderId) {
         let header = self.page_map.get(offset).expect("a block that is not given back");
         header.word(0).set(Word::FREE);
         self.page_map.set(offset, None);
@@ -514,7 +522,7 @@ impl Inner {
     }
 
     /// Gives back what the owner's thread has freed and is pending.
-    pub(super) fn give_back_pending(&self, cache: &ThreadCache) {
+    pub(in crate::pool) fn give_back_pending(&self, cache: &ThreadCache) {
         let mut pending = Pending::default();
         cache.take_pending(&mut pending);
         if !pending.is_empty() {
@@ -523,7 +531,7 @@ impl Inner {
     }
 
     /// Gives back what all threads have freed and is pending.
-    pub(super) fn give_back_all_pending(&self) {
+    pub(in crate::pool) fn give_back_all_pending(&self) {
         let may_pend = |cache: &&Arc<ThreadCache>| cache.may_pend();
         let caches: Vec<_> = self.caches.lock().by_tag.iter().filter(may_pend).cloned().collect();
         for cache in caches {
@@ -536,7 +544,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn give_all(
+    pub(in crate::pool) fn give_all(
         &self,
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,

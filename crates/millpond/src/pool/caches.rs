@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::counters::ThreadCounters;
-use super::inner::{Inner, Keep};
-use super::numbers::Numbers;
+use super::blocks::Numbers;
+use super::fast_path::{forget, remember};
+use super::notes::current_scope;
 use super::points::StreamSlot;
-use super::remembered_pointers::{forget, remember};
-use super::scope;
+use super::statistics::ThreadCounters;
 use super::thread_cache::ThreadCache;
+use super::tiers::{Keep, Tiers};
 use crate::driver::Stream;
 use crate::fork::LeftToParent;
 
@@ -19,7 +19,7 @@ use crate::fork::LeftToParent;
 struct OfPool {
     /// Pools are never numbered twice: what is remembered of one that is gone matches no other.
     pool: u64,
-    inner: Weak<Inner>,
+    tiers: Weak<Tiers>,
     counters: Arc<ThreadCounters>,
     caches: HashMap<StreamSlot, Arc<ThreadCache>, Numbers>,
     /// Caches by the handles of their streams, as the fast path was to remember them. None that is not among `caches`.
@@ -38,25 +38,25 @@ struct OfHandle {
 
 impl OfPool {
     fn is_gone(&self) -> bool {
-        self.inner.strong_count() == 0
+        self.tiers.strong_count() == 0
     }
 
     /// Streams come and go: what was kept for those that are forgotten goes back, and their caches serve others.
-    fn detach_forgotten(&mut self, inner: &Inner) {
+    fn detach_forgotten(&mut self, tiers: &Tiers) {
         let streams: Vec<StreamSlot> = self.caches.keys().copied().collect();
-        let are_forgotten = inner.back.are_forgotten(&streams);
+        let are_forgotten = tiers.back.are_forgotten(&streams);
         for (stream, _) in streams.into_iter().zip(are_forgotten).filter(|(_, is)| *is) {
             // No thread will ask for it on that stream.
-            self.detach(stream, inner, Keep::No);
+            self.detach(stream, tiers, Keep::No);
         }
         self.look_at = (2 * self.caches.len()).clamp(FEW_STREAMS, MOST_STREAMS);
     }
 
-    fn detach(&mut self, stream: StreamSlot, inner: &Inner, keep: Keep) {
+    fn detach(&mut self, stream: StreamSlot, tiers: &Tiers, keep: Keep) {
         let Some(cache) = self.caches.remove(&stream) else { return };
         forget();
         self.by_handle.retain(|_, known| !Arc::ptr_eq(&known.cache, &cache));
-        inner.detach_cache(cache, keep);
+        tiers.detach_cache(cache, keep);
     }
 }
 
@@ -76,7 +76,7 @@ thread_local! {
 /// This thread's cache for a stream of a pool, made if there is none, and remembered for the fast path if told while what
 /// holds. `None`: the thread is ending, or there are too many caches.
 pub(super) fn attach(
-    inner: &Arc<Inner>,
+    tiers: &Arc<Tiers>,
     stream: Stream,
     slot: StreamSlot,
     remembered_in: Option<u64>,
@@ -86,13 +86,13 @@ pub(super) fn attach(
             forget();
             attached.0.retain(|of_pool| !of_pool.is_gone());
         }
-        let known = attached.0.iter().position(|of_pool| of_pool.pool == inner.id);
+        let known = attached.0.iter().position(|of_pool| of_pool.pool == tiers.id);
         let index = known.unwrap_or_else(|| {
-            let counters = inner.add_counters();
-            let (pool, weak) = (inner.id, Arc::downgrade(inner));
+            let counters = tiers.add_counters();
+            let (pool, weak) = (tiers.id, Arc::downgrade(tiers));
             let of_pool = OfPool {
                 pool,
-                inner: weak,
+                tiers: weak,
                 counters,
                 caches: HashMap::default(),
                 by_handle: HashMap::default(),
@@ -106,26 +106,26 @@ pub(super) fn attach(
             Some(cache) => Arc::clone(cache),
             None => {
                 if of_pool.caches.len() >= of_pool.look_at {
-                    of_pool.detach_forgotten(inner);
+                    of_pool.detach_forgotten(tiers);
                 }
                 if of_pool.caches.len() >= MOST_STREAMS {
                     // The one that was new longest ago has most likely gone, too.
                     let oldest = of_pool.caches.keys().min().copied();
-                    oldest.inspect(|oldest| of_pool.detach(*oldest, inner, Keep::Yes));
+                    oldest.inspect(|oldest| of_pool.detach(*oldest, tiers, Keep::Yes));
                 }
-                let cache = inner.add_cache(slot)?;
+                let cache = tiers.add_cache(slot)?;
                 of_pool.caches.insert(slot, Arc::clone(&cache));
                 cache
             }
         };
         let counters = Arc::clone(&of_pool.counters);
         if let Some(epoch) = remembered_in {
-            let number = inner.number();
-            if inner.hold(number, &cache, &counters, epoch) {
+            let number = tiers.number();
+            if tiers.hold(number, &cache, &counters, epoch) {
                 let of_handle = OfHandle { cache: Arc::clone(&cache), number, epoch };
                 of_pool.by_handle.insert(stream.0, of_handle);
                 // SAFETY: it is among what this thread has attached, and whatever takes it from there forgets what is remembered before.
-                unsafe { remember(inner, number, stream, &cache) };
+                unsafe { remember(tiers, number, stream, &cache) };
             }
         }
         Some((cache, counters))
@@ -135,18 +135,18 @@ pub(super) fn attach(
 
 /// Lets the fast path remember again what it once did of a stream, as far as that still holds: for threads that use more streams than it
 /// has room for. Says whether it does.
-pub(super) fn recall(inner: &Inner, stream: Stream) -> bool {
+pub(super) fn recall(tiers: &Tiers, stream: Stream) -> bool {
     // The fast path refuses nothing in a forked child, and notes no scope.
-    if inner.has_forked() || scope::current().is_some() {
+    if tiers.has_forked() || current_scope().is_some() {
         return false;
     }
     let recall = |attached: &Attached| {
-        let of_pool = attached.0.iter().find(|of_pool| of_pool.pool == inner.id)?;
+        let of_pool = attached.0.iter().find(|of_pool| of_pool.pool == tiers.id)?;
         let OfHandle { cache, number, epoch } = of_pool.by_handle.get(&stream.0)?;
-        let holds = cache.is_known() && *number == inner.number() && *epoch == inner.epoch();
+        let holds = cache.is_known() && *number == tiers.number() && *epoch == tiers.epoch();
         if holds {
             // SAFETY: as in `attach`.
-            unsafe { remember(inner, *number, stream, cache) };
+            unsafe { remember(tiers, *number, stream, cache) };
         }
         holds.then_some(())
     };
@@ -159,8 +159,8 @@ impl Drop for Attached {
     fn drop(&mut self) {
         forget();
         for of_pool in self.0.drain(..).filter_map(LeftToParent::into_own) {
-            if let Some(inner) = of_pool.inner.upgrade() {
-                inner.detach(of_pool.caches.into_values(), of_pool.counters);
+            if let Some(tiers) = of_pool.tiers.upgrade() {
+                tiers.detach(of_pool.caches.into_values(), of_pool.counters);
             }
         }
     }

@@ -1,19 +1,24 @@
 //! The pool's memory as PyTorch's memory viewer shows it.
+//!
+//! Why memory is out, in numbers.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{BelongsTo, Inner};
-use crate::pool::headers::{Header, Kind};
-use crate::pool::heap::Use;
+use super::blocks::Header;
+use super::heap::Use;
+use super::tiers::{BelongsTo, Tiers};
+use super::word::Kind;
+use crate::driver::Driver;
+use crate::resource::{AllocError, OutOfMemory, Recoverable};
 use crate::trace::{
     Block, BlockState, EventKind, SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotSegment,
     StackId,
 };
 
-impl Inner {
+impl Tiers {
     /// What stands in memory. Threads that allocate meanwhile may be seen half way.
-    pub(in crate::pool) fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> Snapshot {
         if self.has_forked() {
             return Snapshot::default();
         }
@@ -108,7 +113,7 @@ impl Inner {
     pub(super) fn write_oom_snapshot(&self, bytes: usize, device_free: usize) -> Option<String> {
         let path = self.settings.get().oom_snapshot?;
         let parent = self.parent.upgrade();
-        let root: &Inner = parent.as_ref().map_or(self, |parent: &Arc<Inner>| parent);
+        let root: &Tiers = parent.as_ref().map_or(self, |parent: &Arc<Tiers>| parent);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let entry = SnapshotEntry {
             action: EventKind::Oom,
@@ -133,5 +138,48 @@ fn state_of(header: &Header, index: usize) -> (BlockState, u64) {
         Kind::Live => (BlockState::Allocated, header.requested(now) as u64),
         // In a cache: free, but for one stream only as yet.
         Kind::Free | Kind::Cached | Kind::Remote => (BlockState::Free, 0),
+    }
+}
+
+impl Tiers {
+    /// The error for a request that nothing could serve.
+    #[cold]
+    pub(super) fn explain(&self, bytes: usize) -> AllocError {
+        let free = self.back.driver().memory_info().map_or(0, |info| info.free_bytes);
+        let usage = self.family_usage();
+        let largest_hole = self.back.pending().largest_hole_bytes;
+        AllocError::OutOfMemory(Box::new(OutOfMemory {
+            requested_bytes: bytes,
+            live_bytes: usage.live_bytes,
+            reserved_bytes: usage.reserved_bytes,
+            largest_free_bytes: usage.largest_free_bytes.max(largest_hole as usize),
+            device_free_bytes: free,
+            recoverable: self.recoverable(),
+            snapshot: self.write_oom_snapshot(bytes, free),
+        }))
+    }
+
+    /// What each step of recovery would yield now. After a request that tried them all, what is left is too little for it, or
+    /// others have freed it meanwhile.
+    pub(super) fn recoverable(&self) -> Recoverable {
+        let cached: u64 = self
+            .page_map
+            .headers()
+            .flat_map(|header| {
+                let cached = |index: &usize| {
+                    matches!(header.word(*index).now().kind(), Kind::Cached | Kind::Remote)
+                };
+                (0..header.blocks()).filter(cached).map(|_| header.block_bytes())
+            })
+            .sum();
+        let pending = self.back.pending();
+        Recoverable {
+            drain: cached as usize,
+            // Neighbours are merged when they are freed.
+            merge: 0,
+            wait: pending.waiting_bytes as usize,
+            r#move: pending.spare_bytes as usize,
+            release: pending.loose_bytes as usize,
+        }
     }
 }

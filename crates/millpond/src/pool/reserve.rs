@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::allocate::Patience;
-use super::shape::Shape;
-use super::{BelongsTo, Inner};
+use super::back::Taker;
+use super::points::{Points, StreamSlot};
+use super::sizes::{Class, Shape};
+use super::thread_cache::Entry;
+use super::tiers::Patience;
+use super::tiers::{BelongsTo, Tiers};
 use crate::driver::{Driver, DriverResult};
-use crate::pool::back::Taker;
-use crate::pool::points::{Points, StreamSlot};
-use crate::pool::size_class::Class;
-use crate::pool::thread_cache::Entry;
 use crate::resource::AllocError;
 
-impl Inner {
+impl Tiers {
     /// Sets `count` blocks for requests of `bytes` aside: all of them, or none.
-    pub(in crate::pool) fn preallocate(
-        self: &Arc<Inner>,
+    pub(super) fn preallocate(
+        self: &Arc<Tiers>,
         bytes: usize,
         count: usize,
     ) -> Result<(), AllocError> {

@@ -6,13 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::headers::HeaderId;
+use super::blocks::{HeaderId, Numbers};
 use super::heap::NodeId;
-use super::numbers::Numbers;
 use super::points::{Points, StreamSlot};
-use super::shelf::{SHELVES, Shelf};
-use super::size_class::{CLASSES, Class};
-use super::thread_cache::{Bounds, Entry};
+use super::shelves::Bounds;
+use super::sizes::{CLASSES, Class, SHELVES, Shelf};
+use super::thread_cache::Entry;
 
 /// Streams that the global cache keeps blocks for, at most. A block that is kept keeps its slab: without a bound, each stream that was ever
 /// used would keep a slab of every class that it has used, until it is destroyed.

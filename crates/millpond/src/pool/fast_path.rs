@@ -1,29 +1,34 @@
 //! What each thread remembers of its last calls, so that the next one finds the thread's cache by two comparisons, or by a few more where the
 //! thread uses several streams in turn.
+//!
+//! A little memory of each thread's own, which is found by an instruction or two: also by a library that was loaded while the program ran.
+//!
+//! `thread_local!` calls a function of the system for it in such a library, which would be a tenth of an allocate and free. Here it is part
+//! of what every thread has from its start (the *initial exec* model of the ELF handbook on thread-local storage), as in other allocators.
+//! The system keeps some room for libraries that are loaded later; they must not want much.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::attached;
-use super::counters::Counters;
-use super::inner::Inner;
+use super::caches;
+use super::statistics::Counters;
 use super::thread_cache::ThreadCache;
-use super::thread_memory;
+use super::tiers::Tiers;
 use crate::driver::Stream;
 use crate::fork;
 
 /// What a call of a thread used lately. Nothing, if all is zeros.
 ///
-/// The cache is one that the thread has [attached](super::attached), so it is there. The pool is, too, while somebody may enter the
+/// The cache is one that the thread has [attached](super::caches), so it is there. The pool is, too, while somebody may enter the
 /// cache by what is remembered: a pool sees to that when it goes.
 #[derive(Debug)]
 pub(super) struct LastUse {
     stream: Cell<Stream>,
     number: Cell<u64>,
     cache: Cell<*const ThreadCache>,
-    pool: Cell<*const Inner>,
+    pool: Cell<*const Tiers>,
 }
 
 impl LastUse {
@@ -61,7 +66,7 @@ impl LastUse {
 
     /// The pool that is or was known by its number. To be used where what is remembered has been found to hold.
     #[inline]
-    pub(super) fn pool(&self) -> *const Inner {
+    pub(super) fn pool(&self) -> *const Tiers {
         self.pool.get()
     }
 }
@@ -71,15 +76,15 @@ const REMEMBERED: usize = 8;
 
 /// What a thread used lately: first what it came to know last, which most threads never leave, then others by [place](place_of).
 type Lately = [LastUse; REMEMBERED];
-const _: () = assert!(size_of::<Lately>() <= thread_memory::BYTES);
-const _: () = assert!(align_of::<Lately>() <= thread_memory::ALIGN);
+const _: () = assert!(size_of::<Lately>() <= BYTES);
+const _: () = assert!(align_of::<Lately>() <= ALIGN);
 
 /// What this thread used lately.
 #[inline(always)]
 fn lately<T>(run: impl FnOnce(&Lately) -> T) -> T {
     // SAFETY: memory of this thread's own, large enough and aligned, that nothing else uses. It begins as zeros, which are numbers and
     // null pointers, and the reference does not leave the thread.
-    run(unsafe { &*thread_memory::address().cast::<Lately>() })
+    run(unsafe { &*address().cast::<Lately>() })
 }
 
 /// Where a stream is remembered that is not the first. Handles are addresses of something, or small numbers.
@@ -120,11 +125,11 @@ fn is_remembered(number: u64, stream: Stream) -> bool {
 
 /// As [`with_remembered`], if the stream's handle has kept its meaning; also of a stream that was used before others.
 pub(super) fn with_last<T>(
-    pool: &Inner,
+    pool: &Tiers,
     stream: Stream,
     run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
 ) -> Option<T> {
-    if !is_remembered(pool.number(), stream) && !attached::recall(pool, stream) {
+    if !is_remembered(pool.number(), stream) && !caches::recall(pool, stream) {
         return None;
     }
     with_remembered(pool.number(), stream, |_, cache| {
@@ -136,7 +141,7 @@ pub(super) fn with_last<T>(
 ///
 /// # Safety
 /// This thread has the cache attached, and [forgets](forget) this before it no longer has.
-pub(super) unsafe fn remember(pool: &Inner, number: u64, stream: Stream, cache: &Arc<ThreadCache>) {
+pub(super) unsafe fn remember(pool: &Tiers, number: u64, stream: Stream, cache: &Arc<ThreadCache>) {
     lately(|lately| {
         let last = &lately[0];
         if !last.is_of(number, stream) {
@@ -166,4 +171,81 @@ pub(super) extern "C" fn forget() {
             last.pool.set(ptr::null());
         }
     });
+}
+
+/// How much there is. All zeros when a thread begins.
+pub(super) const BYTES: usize = 256;
+/// How its address is aligned.
+pub(super) const ALIGN: usize = 64;
+
+// The library's own unit tests have the library in them twice, and a name may be there once.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(test), not(miri)))]
+mod memory {
+    use std::arch::{asm, global_asm};
+
+    /// The name, with the version: a program may have two of them.
+    macro_rules! name {
+        () => {
+            concat!(
+                "millpond_thread_memory_",
+                env!("CARGO_PKG_VERSION_MAJOR"),
+                "_",
+                env!("CARGO_PKG_VERSION_MINOR"),
+                "_",
+                env!("CARGO_PKG_VERSION_PATCH")
+            )
+        };
+    }
+
+    global_asm!(
+        concat!(".pushsection .tbss.", name!(), ",\"awT\",@nobits"),
+        concat!(".globl ", name!()),
+        concat!(".hidden ", name!()),
+        concat!(".type ", name!(), ",@object"),
+        concat!(".size ", name!(), ",{bytes}"),
+        ".balign {align}",
+        concat!(name!(), ":"),
+        ".zero {bytes}",
+        ".popsection",
+        bytes = const super::BYTES,
+        align = const super::ALIGN,
+    );
+
+    #[inline(always)]
+    pub(super) fn address() -> *mut u8 {
+        let address: *mut u8;
+        // SAFETY: reads where this thread's memory is, as the linker and the system have laid it down.
+        unsafe {
+            asm!(
+                concat!("mov {address}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
+                "add {address}, qword ptr fs:[0]",
+                address = out(reg) address,
+                options(pure, nomem, nostack),
+            );
+        }
+        address
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(test), not(miri))))]
+mod memory {
+    use std::cell::UnsafeCell;
+
+    #[repr(align(64))]
+    struct Memory(UnsafeCell<[u8; super::BYTES]>);
+
+    thread_local! {
+        static MEMORY: Memory = const { Memory(UnsafeCell::new([0; super::BYTES])) };
+    }
+
+    #[inline(always)]
+    pub(super) fn address() -> *mut u8 {
+        MEMORY.with(|memory| memory.0.get().cast())
+    }
+}
+
+/// Where this thread's is. It stays there until the thread ends, and nobody else has it.
+#[inline(always)]
+pub(super) fn address() -> *mut u8 {
+    memory::address()
 }

@@ -3,36 +3,36 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::shape::Shape;
-use super::{BelongsTo, Inner, Keep};
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Room, Taker, Wanted};
-use crate::pool::counters::{Counters, ThreadCounters, Tier};
-use crate::pool::headers::{BlockWord, Tag, Word};
+use crate::pool::blocks::STRETCH_BYTES;
+use crate::pool::caches;
+use crate::pool::central_cache::{Batch, EmptySlab};
+use crate::pool::fast_path::{with_last, with_remembered};
 use crate::pool::heap::Use;
-use crate::pool::middle::{Batch, EmptySlab};
-use crate::pool::page_map::STRETCH_BYTES;
+use crate::pool::notes::current_scope;
 use crate::pool::points::{Points, StreamSlot};
-use crate::pool::remembered_pointers::{with_last, with_remembered};
-use crate::pool::shelf::{LARGEST_CACHED_BYTES, Shelf};
-use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Entry, Pending, ThreadCache};
-use crate::pool::{attached, scope};
+use crate::pool::shelves::Pending;
+use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shape, Shelf};
+use crate::pool::statistics::{Counters, ThreadCounters, Tier};
+use crate::pool::thread_cache::{Entry, ThreadCache};
+use crate::pool::tiers::{BelongsTo, Keep, Tiers};
+use crate::pool::word::{BlockWord, Tag, Word};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
 /// Whether a request may wait for the driver, for another stream, or for whoever maps memory at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(in crate::pool) enum Patience {
     None,
     Some,
 }
 
-impl Inner {
+impl Tiers {
     #[inline]
     pub(in crate::pool) fn allocate(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
@@ -58,7 +58,7 @@ impl Inner {
 
     /// As [`allocate`](Self::allocate), but what cannot be had at once is refused.
     pub(in crate::pool) fn allocate_now(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
@@ -71,7 +71,7 @@ impl Inner {
     /// The cache that this thread used last has no such block, or is another stream's.
     #[inline(never)]
     pub(in crate::pool) fn allocate_slow(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
@@ -131,8 +131,8 @@ impl Inner {
 
     /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
     #[cold]
-    pub(super) fn allocate_attaching(
-        self: &Arc<Inner>,
+    pub(in crate::pool) fn allocate_attaching(
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
         patience: Patience,
@@ -156,15 +156,15 @@ impl Inner {
             Some(ptr) => ptr,
             None => self.allocate_missed(bytes, shape, taker, attached, patience)?,
         };
-        if let Some(scope) = scope::current() {
+        if let Some(scope) = current_scope() {
             self.note_scope(ptr, bytes, scope);
         }
         Ok(ptr)
     }
 
     /// This thread's cache for a stream. Later calls find it at once, unless they must come by here again.
-    pub(super) fn attach(
-        self: &Arc<Inner>,
+    pub(in crate::pool) fn attach(
+        self: &Arc<Tiers>,
         stream: Stream,
         taker: Taker,
         capture: CaptureState,
@@ -172,15 +172,15 @@ impl Inner {
         if self.belongs_to == BelongsTo::Capture {
             return None;
         }
-        let ordinary = capture == CaptureState::None && scope::current().is_none();
+        let ordinary = capture == CaptureState::None && current_scope().is_none();
         // The legacy stream is always the same one, and never captured: it need not be asked about on any driver.
         let remembers = self.remembers || stream == Stream::LEGACY;
         let epoch = (remembers && ordinary).then(|| self.epoch());
-        attached::attach(self, stream, taker.slot, epoch)
+        caches::attach(self, stream, taker.slot, epoch)
     }
 
     /// A stream, and whether it is being captured.
-    pub(super) fn taker(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
+    pub(in crate::pool) fn taker(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
         let driver = self.back.driver();
         let id = driver.stream_id(stream)?;
         let capture = match driver.capture_state(stream) {
@@ -209,7 +209,7 @@ impl Inner {
     }
 
     /// The cache has no such block. A thread that is ending has no cache.
-    pub(super) fn allocate_missed(
+    pub(in crate::pool) fn allocate_missed(
         &self,
         bytes: usize,
         shape: Shape,
@@ -276,7 +276,7 @@ impl Inner {
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(super) fn allocate_small(
+    pub(in crate::pool) fn allocate_small(
         &self,
         bytes: usize,
         class: Class,
@@ -386,12 +386,12 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn word(&self, entry: Entry) -> &BlockWord {
+    pub(in crate::pool) fn word(&self, entry: Entry) -> &BlockWord {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
     /// Up to `most` blocks of a new slab, and where its memory is from. `None`: not without waiting.
-    pub(super) fn add_slab(
+    pub(in crate::pool) fn add_slab(
         &self,
         class: Class,
         taker: Taker,
@@ -413,7 +413,7 @@ impl Inner {
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(super) fn allocate_large(
+    pub(in crate::pool) fn allocate_large(
         &self,
         bytes: usize,
         shape: Shape,
@@ -508,7 +508,7 @@ impl Inner {
 
     /// Whether free blocks of a size are kept by the stream that freed them, and by no thread's cache.
     #[inline]
-    pub(super) fn is_kept_by_stream(&self, block_bytes: u64) -> bool {
+    pub(in crate::pool) fn is_kept_by_stream(&self, block_bytes: u64) -> bool {
         // Relaxed: a thread that does not see it yet gives its blocks to the back.
         block_bytes > LARGEST_CACHED_BYTES as u64 && self.keeps_large.load(Ordering::Relaxed)
     }
@@ -526,7 +526,7 @@ impl Inner {
     }
 
     /// A block of its own, that is nobody's yet, and where its memory is from. `None`: not without waiting.
-    pub(super) fn place_large(
+    pub(in crate::pool) fn place_large(
         &self,
         shape: Shape,
         taker: Taker,

@@ -1,37 +1,139 @@
+//! A part of a pool for a purpose of its own.
+//!
 //! Parts of a pool that are kept apart: dedicated regions, and the memory of captures.
 //!
 //! Each is a set of tiers of its own, with addresses of its own, which the pool finds by address. They share memory with the
 //! pool by lending each other pages that nobody needs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::allocate::Patience;
-use super::{BelongsTo, Inner, InnerOptions};
+use super::Pool;
+use super::back::{Taker, Wanted};
+use super::bins::STEP_BYTES;
+use super::heap::Use;
+use super::points::Points;
+use super::statistics::PoolStats;
+use super::tiers::Patience;
+use super::tiers::{BelongsTo, Tiers, TiersOptions};
 use crate::driver::{
     Access, Call, CaptureId, CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind,
     DriverResult, PhysicalProperties, Stream, StreamId,
 };
-use crate::pool::back::{Taker, Wanted};
-use crate::pool::bins::STEP_BYTES;
-use crate::pool::heap::Use;
-use crate::pool::points::Points;
-use crate::pool::region::RegionOptions;
-use crate::pool::stats::PoolStats;
-use crate::resource::AllocError;
+use crate::fork::LeftToParent;
+use crate::resource::{AllocError, FreeError, Resource, Usage};
+
+/// How a region is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegionOptions {
+    /// Bytes that the region has from the beginning and keeps, whatever the rest of the pool needs.
+    pub dedicated_bytes: usize,
+    /// What its memory must be good for: other processes, network cards.
+    pub properties: PhysicalProperties,
+    /// Whether other devices may touch it, too.
+    pub peer_accessible: bool,
+    /// Whether what one captured graph has freed serves the next that is captured on the same stream: for graphs that are launched in
+    /// the order of their captures, and never two at once. Their memory is given up by [`Region::release_captures`].
+    pub shares_captures: bool,
+}
+
+/// A part of a [`Pool`] for a purpose of its own, made by [`Pool::region`].
+///
+/// Its blocks lie apart from all others and its dedicated bytes serve nothing else. What it needs beyond those it gets as the
+/// pool does, and what it does not need the pool can have. A region is a resource: blocks are allocated from it; they are
+/// freed to it or to the pool. When it is dropped, its memory goes back with its last block.
+#[derive(Debug)]
+pub struct Region {
+    tiers: LeftToParent<Arc<Tiers>>,
+    pool: Weak<Tiers>,
+}
+
+impl Region {
+    pub(super) fn new(pool: &Pool, options: &RegionOptions) -> Result<Region, AllocError> {
+        if pool.tiers.has_forked() {
+            return Err(AllocError::Forked);
+        }
+        let keep_bytes = options.dedicated_bytes as u64;
+        let tiers = LeftToParent::new(pool.tiers.add_region(options)?);
+        let region = Region { tiers, pool: Arc::downgrade(&pool.tiers) };
+        // Given up again if there is not enough.
+        region.tiers.fetch(keep_bytes)?;
+        Ok(region)
+    }
+
+    /// Takes a block back whose size the caller does not know.
+    ///
+    /// # Errors
+    /// As [`Resource::deallocate`].
+    pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
+        self.tiers.deallocate(ptr, None, stream)
+    }
+
+    /// As [`Pool::release_capture`], for all captures of work that allocated from this region.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release_captures(&self, stream: Stream) -> Result<(), DriverError> {
+        match self.pool.upgrade() {
+            Some(pool) => pool.release_captures_of(&self.tiers, stream),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Pool::allocate_now`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        self.tiers.allocate_now(bytes, stream)
+    }
+}
+
+impl Resource for Region {
+    fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
+        self.tiers.allocate(bytes, stream)
+    }
+
+    fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError> {
+        self.tiers.deallocate(ptr, Some(bytes), stream)
+    }
+
+    fn usage(&self) -> Usage {
+        self.tiers.usage()
+    }
+
+    /// Gives back what nobody holds, beyond what is dedicated.
+    fn trim(&self) -> usize {
+        self.tiers.release_unused()
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.tiers.back.driver().driver()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if !self.tiers.has_forked()
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.give_up_region(&self.tiers);
+        }
+    }
+}
 
 /// All regions of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Regions(Vec<Kept>);
 
 impl Regions {
-    fn all(&self) -> Vec<Arc<Inner>> {
-        self.0.iter().map(|kept| Arc::clone(&kept.inner)).collect()
+    fn all(&self) -> Vec<Arc<Tiers>> {
+        self.0.iter().map(|kept| Arc::clone(&kept.tiers)).collect()
     }
 }
 
 #[derive(Debug)]
 struct Kept {
-    inner: Arc<Inner>,
+    tiers: Arc<Tiers>,
     /// Whose work is captured, for a region of a capture, and for which tiers: the pool's, or a region's.
     capture: Option<Captured>,
     /// Whether captures of work that allocates from this region have memory in common.
@@ -48,31 +150,31 @@ struct Captured {
     tiers: u64,
 }
 
-impl Inner {
+impl Tiers {
     /// A part of the pool for a purpose of its own.
-    pub(in crate::pool) fn add_region(
-        self: &Arc<Inner>,
+    pub(super) fn add_region(
+        self: &Arc<Tiers>,
         options: &RegionOptions,
-    ) -> DriverResult<Arc<Inner>> {
+    ) -> DriverResult<Arc<Tiers>> {
         let access = match options.peer_accessible {
             true => Access::ReadWriteWithPeers,
             false => Access::ReadWrite,
         };
         let region = self.new_region(BelongsTo::Region, options.properties, access)?;
         region.back.set_keep_bytes(options.dedicated_bytes as u64);
-        let (inner, shares_captures) = (Arc::clone(&region), options.shares_captures);
-        let kept = Kept { inner, capture: None, shares_captures, given_up: None };
+        let (tiers, shares_captures) = (Arc::clone(&region), options.shares_captures);
+        let kept = Kept { tiers, capture: None, shares_captures, given_up: None };
         self.regions.lock().0.push(kept);
         Ok(region)
     }
 
     fn new_region(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         belongs_to: BelongsTo,
         properties: PhysicalProperties,
         access: Access,
-    ) -> DriverResult<Arc<Inner>> {
-        let options = InnerOptions {
+    ) -> DriverResult<Arc<Tiers>> {
+        let options = TiersOptions {
             belongs_to,
             parent: Arc::downgrade(self),
             properties,
@@ -80,11 +182,11 @@ impl Inner {
             config: self.settings.get(),
         };
         // A clone counts with the pool's.
-        Ok(Arc::new(Inner::new(self.back.driver().clone(), options)?))
+        Ok(Arc::new(Tiers::new(self.back.driver().clone(), options)?))
     }
 
     /// Takes so much memory from the driver now, to have it later.
-    pub(in crate::pool) fn fetch(&self, bytes: u64) -> Result<(), AllocError> {
+    pub(super) fn fetch(&self, bytes: u64) -> Result<(), AllocError> {
         if bytes == 0 {
             return Ok(());
         }
@@ -111,7 +213,7 @@ impl Inner {
 
     /// A block for work that is being captured: from memory that serves nothing else until the capture is given up.
     pub(super) fn allocate_captured(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
         capture: CaptureState,
@@ -126,11 +228,11 @@ impl Inner {
         let stream_id = self.back.driver().stream_id(stream)?;
         let (id, known) = {
             let regions = root.regions.lock();
-            let shared = |kept: &Kept| kept.shares_captures && kept.inner.id == self.id;
+            let shared = |kept: &Kept| kept.shares_captures && kept.tiers.id == self.id;
             let capture = (!regions.0.iter().any(shared)).then_some(capture);
             let id = Captured { capture, stream: stream_id, tiers: self.id };
             let is_it = |kept: &&Kept| kept.capture == Some(id) && kept.given_up.is_none();
-            let known = regions.0.iter().find(is_it).map(|kept| Arc::clone(&kept.inner));
+            let known = regions.0.iter().find(is_it).map(|kept| Arc::clone(&kept.tiers));
             (id, known)
         };
         let region = match known {
@@ -138,8 +240,8 @@ impl Inner {
             None => {
                 let (properties, access) = (self.back.properties(), self.back.access());
                 let region = root.new_region(BelongsTo::Capture, properties, access)?;
-                let (inner, capture) = (Arc::clone(&region), Some(id));
-                let kept = Kept { inner, capture, shares_captures: false, given_up: None };
+                let (tiers, capture) = (Arc::clone(&region), Some(id));
+                let kept = Kept { tiers, capture, shares_captures: false, given_up: None };
                 root.regions.lock().0.push(kept);
                 region
             }
@@ -148,8 +250,8 @@ impl Inner {
     }
 
     /// Gives a capture's memory up, at a point of a stream that comes after every launch of its graph.
-    pub(in crate::pool) fn release_capture(
-        self: &Arc<Inner>,
+    pub(super) fn release_capture(
+        self: &Arc<Tiers>,
         capture: CaptureId,
         stream: Stream,
     ) -> DriverResult<()> {
@@ -157,16 +259,16 @@ impl Inner {
     }
 
     /// Gives up the memory of all captures for a region, at such a point.
-    pub(in crate::pool) fn release_captures_of(
-        self: &Arc<Inner>,
-        region: &Inner,
+    pub(super) fn release_captures_of(
+        self: &Arc<Tiers>,
+        region: &Tiers,
         stream: Stream,
     ) -> DriverResult<()> {
         self.release_captured(stream, |captured| captured.tiers == region.id)
     }
 
     fn release_captured(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         stream: Stream,
         is_released: impl Fn(Captured) -> bool,
     ) -> DriverResult<()> {
@@ -187,10 +289,10 @@ impl Inner {
     }
 
     /// A region is given up by whoever dedicated it. Its memory goes when its last block does.
-    pub(in crate::pool) fn give_up_region(&self, region: &Arc<Inner>) {
+    pub(super) fn give_up_region(&self, region: &Arc<Tiers>) {
         region.back.set_keep_bytes(0);
         for kept in &mut self.regions.lock().0 {
-            if Arc::ptr_eq(&kept.inner, region) {
+            if Arc::ptr_eq(&kept.tiers, region) {
                 kept.given_up = Some(Points::default());
             }
         }
@@ -200,9 +302,9 @@ impl Inner {
     /// Takes over what regions that were given up no longer use. Returns how many bytes went back to the driver instead.
     pub(super) fn sweep_regions(&self, sweep: Sweep) -> u64 {
         let mut released = 0;
-        let given_up: Vec<(Arc<Inner>, Points)> = {
+        let given_up: Vec<(Arc<Tiers>, Points)> = {
             let regions = self.regions.lock();
-            let of = |kept: &Kept| Some((Arc::clone(&kept.inner), kept.given_up.clone()?));
+            let of = |kept: &Kept| Some((Arc::clone(&kept.tiers), kept.given_up.clone()?));
             regions.0.iter().filter_map(of).collect()
         };
         for (region, points) in given_up {
@@ -222,7 +324,7 @@ impl Inner {
             self.remember_peaks();
             let gone = {
                 let mut regions = self.regions.lock();
-                let at = regions.0.iter().position(|kept| Arc::ptr_eq(&kept.inner, &region));
+                let at = regions.0.iter().position(|kept| Arc::ptr_eq(&kept.tiers, &region));
                 // Whoever sums up has the lock, and finds the region's counts here or there.
                 at.map(|at| {
                     self.of_gone_regions.lock().add(&region.own_stats());
@@ -240,7 +342,7 @@ impl Inner {
     }
 
     /// Returns how many bytes went back to the driver instead.
-    fn take_over_pages(&self, region: &Inner, sweep: Sweep) -> u64 {
+    fn take_over_pages(&self, region: &Tiers, sweep: Sweep) -> u64 {
         if region.back.properties() == self.back.properties() {
             self.back.adopt(region.back.lend(usize::MAX));
         }
@@ -259,7 +361,7 @@ impl Inner {
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let mut missing = bytes.div_ceil(page_bytes) as usize + 1;
         let parent = self.parent.upgrade();
-        let root: &Inner = parent.as_deref().unwrap_or(self);
+        let root: &Tiers = parent.as_deref().unwrap_or(self);
         let relatives = parent.iter().cloned().chain(root.all_regions());
         for relative in relatives.filter(|other| other.id != self.id) {
             if relative.back.properties() == self.back.properties() {
@@ -290,7 +392,7 @@ impl Inner {
     }
 
     /// Gives back everything that nobody uses, waiting for work where needed; returns how many bytes.
-    pub(in crate::pool) fn release_unused(&self) -> usize {
+    pub(super) fn release_unused(&self) -> usize {
         if self.has_forked() {
             return 0;
         }
@@ -306,7 +408,7 @@ impl Inner {
     }
 
     /// Gives back everything that nobody holds, what was set aside too.
-    pub(in crate::pool) fn trim(&self) -> usize {
+    pub(super) fn trim(&self) -> usize {
         if self.has_forked() {
             return 0;
         }
@@ -315,7 +417,7 @@ impl Inner {
     }
 
     /// Checks what must hold while nobody calls. Slow.
-    pub(in crate::pool) fn assert_valid(&self) {
+    pub(super) fn assert_valid(&self) {
         for region in self.all_regions() {
             region.assert_valid();
         }
@@ -324,8 +426,8 @@ impl Inner {
     }
 
     /// The region in whose memory an address lies.
-    pub(super) fn region_around(&self, ptr: DevicePtr) -> Option<Arc<Inner>> {
-        let around = |region: &Arc<Inner>| {
+    pub(super) fn region_around(&self, ptr: DevicePtr) -> Option<Arc<Tiers>> {
+        let around = |region: &Arc<Tiers>| {
             let own_addresses = region.back.has_pages() && region.back.offset_of(ptr).is_some();
             own_addresses || region.find(ptr).is_some()
         };
@@ -334,25 +436,25 @@ impl Inner {
         };
         // A region knows what was captured for it, and no more.
         let mine = |kept: &Kept| kept.capture.is_some_and(|captured| captured.tiers == self.id);
-        let captured: Vec<Arc<Inner>> = {
+        let captured: Vec<Arc<Tiers>> = {
             let regions = root.regions.lock();
-            regions.0.iter().filter(|kept| mine(kept)).map(|kept| Arc::clone(&kept.inner)).collect()
+            regions.0.iter().filter(|kept| mine(kept)).map(|kept| Arc::clone(&kept.tiers)).collect()
         };
         captured.into_iter().find(around)
     }
 
-    pub(super) fn all_regions(&self) -> Vec<Arc<Inner>> {
+    pub(super) fn all_regions(&self) -> Vec<Arc<Tiers>> {
         self.regions.lock().all()
     }
 
     /// All regions, and what those that are gone have counted, at one moment.
-    pub(super) fn regions_and_gone(&self) -> (Vec<Arc<Inner>>, PoolStats) {
+    pub(super) fn regions_and_gone(&self) -> (Vec<Arc<Tiers>>, PoolStats) {
         let regions = self.regions.lock();
         (regions.all(), *self.of_gone_regions.lock())
     }
 
     /// Captures whose memory was not given up.
-    pub(in crate::pool) fn captures(&self) -> Vec<CaptureId> {
+    pub(super) fn captures(&self) -> Vec<CaptureId> {
         if self.has_forked() {
             return Vec::new();
         }

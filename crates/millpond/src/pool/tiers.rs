@@ -1,17 +1,8 @@
 //! The pool itself: the tiers, and how blocks go from one to the next.
 
-mod accounts;
 mod allocate;
-mod defragment;
-mod explain;
 mod free;
-mod notes;
-mod range;
-mod reclaim;
-mod regions;
-mod reserve;
-mod shape;
-mod snapshot;
+mod memory;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,43 +11,43 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use self::defragment::Adaptive;
-use self::notes::Notes;
-use self::regions::Regions;
+pub(super) use self::allocate::Patience;
 use super::back::{Back, BackOptions};
+use super::background::Adaptive;
+use super::blocks::PageMap;
+use super::central_cache::{Middle, OwnInGlobal};
 use super::config::{PoolConfig, Settings};
-use super::counters::{Counters, ThreadCounters};
-use super::headers::Tag;
-use super::middle::{Middle, OwnInGlobal};
-use super::page_map::PageMap;
-use super::stats::PoolStats;
+use super::notes::Notes;
+use super::regions::Regions;
+use super::statistics::{Counters, PoolStats, ThreadCounters};
 use super::streams::Order;
 use super::thread_cache::ThreadCache;
+use super::word::Tag;
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties, StreamEpoch};
 use crate::fork::Process;
 use crate::resource::Direct;
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
-const WORTH_DRAINING_BYTES: u64 = 256 << 10;
+pub(super) const WORTH_DRAINING_BYTES: u64 = 256 << 10;
 /// Of an inbox that has grown beyond this, whoever fills it takes some: its owner is idle.
-const MOST_IN_INBOX: usize = 1024;
+pub(super) const MOST_IN_INBOX: usize = 1024;
 /// Blocks that are taken out of an inbox at a time: more would make that one call a long one.
-const TAKEN_IN: usize = 128;
+pub(super) const TAKEN_IN: usize = 128;
 
 /// All caches of a pool. A tag is a place in `by_tag`, plus one; a cache whose thread has gone waits in `orphans` for
 /// another. Nothing is ever taken out of `by_tag` and `counters`: threads keep pointers to them.
 #[derive(Debug, Default)]
-struct Caches {
-    by_tag: Vec<Arc<ThreadCache>>,
-    orphans: Vec<Arc<ThreadCache>>,
-    counters: Vec<Arc<ThreadCounters>>,
+pub(super) struct Caches {
+    pub(super) by_tag: Vec<Arc<ThreadCache>>,
+    pub(super) orphans: Vec<Arc<ThreadCache>>,
+    pub(super) counters: Vec<Arc<ThreadCounters>>,
     /// Counters whose thread has gone, for another to go on with.
-    unused_counters: Vec<Arc<ThreadCounters>>,
+    pub(super) unused_counters: Vec<Arc<ThreadCounters>>,
 }
 
 impl Caches {
     /// The caches that may hold something. One whose thread has gone was emptied before it came to `orphans`.
-    fn with_threads(&self) -> Vec<Arc<ThreadCache>> {
+    pub(super) fn with_threads(&self) -> Vec<Arc<ThreadCache>> {
         let orphans: HashSet<Tag> = self.orphans.iter().map(|cache| cache.tag).collect();
         self.by_tag.iter().filter(|cache| !orphans.contains(&cache.tag)).cloned().collect()
     }
@@ -64,55 +55,55 @@ impl Caches {
 
 /// Lock order: `draining`, then `regions`, then `caches`, then inboxes, then `middle`, then the back's.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct Tiers {
     /// Never given to another pool.
     pub(super) id: u64,
     /// What threads remember the pool by: another one when what they remember no longer holds.
-    number: AtomicU64,
+    pub(super) number: AtomicU64,
     /// While this stays, stream handles keep their meaning. Only if the driver can tell do threads remember anything by it.
-    epoch: Arc<StreamEpoch>,
-    remembers: bool,
+    pub(super) epoch: Arc<StreamEpoch>,
+    pub(super) remembers: bool,
     pub(super) back: Back,
-    page_map: PageMap,
-    middle: Mutex<Middle>,
-    own_in_global: Arc<OwnInGlobal>,
-    caches: Mutex<Caches>,
+    pub(super) page_map: PageMap,
+    pub(super) middle: Mutex<Middle>,
+    pub(super) own_in_global: Arc<OwnInGlobal>,
+    pub(super) caches: Mutex<Caches>,
     /// Held while caches are emptied, so that whoever has emptied them finds everything in the back: nothing is on its way.
-    draining: Mutex<()>,
+    pub(super) draining: Mutex<()>,
     pub(super) settings: Settings,
     /// Requests that found no place among what has memory, since caches were last emptied for one.
-    misses_since_drain: AtomicU64,
+    pub(super) misses_since_drain: AtomicU64,
     /// What was kept all the same when they were.
-    kept_after_drain: AtomicU64,
+    pub(super) kept_after_drain: AtomicU64,
     /// When the statistics were reset, and what was counted by then.
-    reset_at: Mutex<(Instant, PoolStats)>,
+    pub(super) reset_at: Mutex<(Instant, PoolStats)>,
     /// Frees that turned out, later, to have been second ones.
-    late_double_frees: AtomicU64,
+    pub(super) late_double_frees: AtomicU64,
     /// Blocks of which more is known than their word says.
-    notes: Mutex<Notes>,
+    pub(super) notes: Mutex<Notes>,
     /// Blocks that are the driver's own allocations.
-    direct: Direct,
+    pub(super) direct: Direct,
     /// What counts for threads that have no counters of their own. One at a time.
-    for_others: Mutex<Arc<ThreadCounters>>,
-    regions: Mutex<Regions>,
+    pub(super) for_others: Mutex<Arc<ThreadCounters>>,
+    pub(super) regions: Mutex<Regions>,
     /// What regions that are gone had counted.
-    of_gone_regions: Mutex<PoolStats>,
+    pub(super) of_gone_regions: Mutex<PoolStats>,
     /// The peaks of the pool and all its regions when one of those last went: live and reserved bytes.
-    peaks_with_gone_regions: Mutex<(usize, usize)>,
+    pub(super) peaks_with_gone_regions: Mutex<(usize, usize)>,
     /// The pool whose region this is.
-    parent: Weak<Inner>,
-    belongs_to: BelongsTo,
-    process: Process,
+    pub(super) parent: Weak<Tiers>,
+    pub(super) belongs_to: BelongsTo,
+    pub(super) process: Process,
     /// Whether a block that is too large for caches may be given back later than it is freed: with slack to spend, and while there is one
     /// stream, since what one has freed decides where others' blocks are placed.
-    lets_pend: AtomicBool,
+    pub(super) lets_pend: AtomicBool,
     /// Whether blocks that are too large for caches are kept by stream: once there are several.
-    keeps_large: AtomicBool,
+    pub(super) keeps_large: AtomicBool,
     /// Blocks of their own in the reserve, so that nobody looks in vain.
-    reserved_large: AtomicUsize,
-    background: Mutex<Adaptive>,
+    pub(super) reserved_large: AtomicUsize,
+    pub(super) background: Mutex<Adaptive>,
     /// The background has been woken and has not looked yet.
-    fragmentation_seen: AtomicBool,
+    pub(super) fragmentation_seen: AtomicBool,
 }
 
 /// What a set of tiers is for.
@@ -128,15 +119,15 @@ pub(super) enum BelongsTo {
 
 /// How the tiers are made.
 #[derive(Clone, Debug)]
-pub(super) struct InnerOptions {
+pub(super) struct TiersOptions {
     pub(super) belongs_to: BelongsTo,
-    pub(super) parent: Weak<Inner>,
+    pub(super) parent: Weak<Tiers>,
     pub(super) properties: PhysicalProperties,
     pub(super) access: Access,
     pub(super) config: PoolConfig,
 }
 
-impl Inner {
+impl Tiers {
     /// What threads remember the pool by.
     #[inline]
     pub(super) fn number(&self) -> u64 {
@@ -181,8 +172,8 @@ impl Inner {
         caches.by_tag.iter().for_each(|cache| cache.set_unknown());
     }
 
-    pub(super) fn new(driver: Counted, options: InnerOptions) -> DriverResult<Inner> {
-        let InnerOptions { belongs_to, parent, properties, access, config } = options;
+    pub(super) fn new(driver: Counted, options: TiersOptions) -> DriverResult<Tiers> {
+        let TiersOptions { belongs_to, parent, properties, access, config } = options;
         let back_options = BackOptions {
             slack: config.slack,
             order: match belongs_to {
@@ -202,7 +193,7 @@ impl Inner {
         let id = new_number();
         let middle = Middle::default();
         let for_others = Arc::new(ThreadCounters::default());
-        Ok(Inner {
+        Ok(Tiers {
             id,
             number: AtomicU64::new(id),
             remembers: epoch.is_some(),
@@ -240,7 +231,11 @@ impl Inner {
     }
 
     /// Counts something for a thread, or for one that has no counters of its own.
-    fn count(&self, attached: Option<(&ThreadCache, &Counters)>, what: impl FnOnce(&Counters)) {
+    pub(super) fn count(
+        &self,
+        attached: Option<(&ThreadCache, &Counters)>,
+        what: impl FnOnce(&Counters),
+    ) {
         match attached {
             Some((_, counters)) => what(counters),
             None => what(self.for_others.lock().when(self.settings.counts())),
@@ -248,7 +243,7 @@ impl Inner {
     }
 
     /// A thread's cache, and where the thread counts now.
-    fn counting<'a>(
+    pub(super) fn counting<'a>(
         &self,
         attached: &'a Option<(Arc<ThreadCache>, Arc<ThreadCounters>)>,
     ) -> Option<(&'a ThreadCache, &'a Counters)> {
@@ -290,14 +285,14 @@ impl Inner {
     }
 }
 
-/// A number that no pool was ever known by. It is odd: [handles](super::raw_handle) are even.
+/// A number that no pool was ever known by. It is odd: [handles](super::by_handle) are even.
 pub(super) fn new_number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     // Relaxed: the number only has to be different each time.
     NUMBERS.fetch_add(2, Ordering::Relaxed)
 }
 
-impl Drop for Inner {
+impl Drop for Tiers {
     fn drop(&mut self) {
         // Threads may go on remembering their caches, and have them.
         self.caches.get_mut().by_tag.iter().for_each(|cache| cache.set_unknown());

@@ -4,9 +4,9 @@
 //! for a handle is safe there, and the pool need not be looked for.
 
 use super::Pool;
-use super::inner::new_number;
-use super::remembered_pointers::{LastUse, with_remembered};
+use super::fast_path::{LastUse, with_remembered};
 use super::thread_cache::ThreadCache;
+use super::tiers::new_number;
 use crate::driver::{DevicePtr, Stream};
 
 impl Pool {
@@ -48,8 +48,8 @@ impl Pool {
 
     fn set_number(&self, number: u64) {
         // A forked child remembers nothing, and locks may be held for ever there.
-        if !self.inner.has_forked() {
-            self.inner.set_number(number);
+        if !self.tiers.has_forked() {
+            self.tiers.set_number(number);
         }
     }
 

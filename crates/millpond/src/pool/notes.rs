@@ -1,18 +1,79 @@
+//! Names for what allocates: a scope of a thread.
+//!
 //! What is known of some blocks beyond their word: streams that use them, and who allocated them.
 //!
 //! Such a block belongs to no cache, so that the fast path of a free does not take it.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Inner, Keep};
+use super::blocks::Block;
+use super::central_cache::are_twice_as_many;
+use super::fast_path::forget;
+use super::points::StreamSlot;
+use super::tiers::{Keep, Tiers};
 use crate::driver::{DevicePtr, Stream};
-use crate::pool::headers::Block;
-use crate::pool::middle::are_twice_as_many;
-use crate::pool::points::StreamSlot;
-use crate::pool::scope::TagUsage;
-
 use crate::resource::FreeError;
+
+thread_local! {
+    /// The scopes that this thread is in, innermost last, each with a number of its own.
+    static SCOPES: RefCell<Vec<(u64, Arc<str>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What this thread allocates while this lives is counted under its name. Made by [`tag`].
+#[derive(Debug)]
+pub struct TagScope {
+    number: u64,
+    /// It ends in the thread where it began.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+/// Counts what this thread allocates, from any pool, under a name, for as long as the answer lives.
+///
+/// A scope inside a scope has both names: `model/attention`. See [`Pool::live_by_tag`](super::Pool::live_by_tag).
+///
+/// Blocks that are allocated in a scope do not come from, or go back to, the thread's cache without a lock: naming costs
+/// those who name.
+pub fn tag(name: &str) -> TagScope {
+    // The fast path does not ask for scopes: it must not find this thread's cache.
+    forget();
+    SCOPES.with_borrow_mut(|scopes| {
+        let (number, path): (u64, Arc<str>) = match scopes.last() {
+            Some((outer_number, outer)) => (outer_number + 1, format!("{outer}/{name}").into()),
+            None => (0, name.into()),
+        };
+        scopes.push((number, path));
+        TagScope { number, of_this_thread: PhantomData }
+    })
+}
+
+/// The name of the scope that this thread is in. A thread that is ending is in none.
+pub(super) fn current_scope() -> Option<Arc<str>> {
+    let innermost = |scopes: &Vec<(u64, Arc<str>)>| scopes.last().map(|(_, path)| path.clone());
+    SCOPES.try_with(|scopes| innermost(&scopes.borrow())).ok().flatten()
+}
+
+impl Drop for TagScope {
+    fn drop(&mut self) {
+        // Not always the innermost: scopes may be dropped in any order. A thread that is ending has none any more.
+        let _ = SCOPES.try_with(|scopes| {
+            scopes.borrow_mut().retain(|(number, _)| *number != self.number);
+        });
+    }
+}
+
+/// What is live under one name.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct TagUsage {
+    /// The scope's name, with the names of the scopes around it.
+    pub tag: String,
+    /// Bytes that users hold.
+    pub live_bytes: u64,
+    /// Blocks that users hold.
+    pub live_blocks: u64,
+}
 
 #[derive(Debug, Default)]
 struct Note {
@@ -41,10 +102,10 @@ impl Notes {
     }
 }
 
-impl Inner {
+impl Tiers {
     /// The block is used on another stream, too: after it is freed, its memory waits for that stream.
-    pub(in crate::pool) fn record_stream(
-        self: &Arc<Inner>,
+    pub(super) fn record_stream(
+        self: &Arc<Tiers>,
         ptr: DevicePtr,
         stream: Stream,
     ) -> Result<(), FreeError> {
@@ -145,7 +206,7 @@ impl Inner {
     }
 
     /// What is live by the name of the scope that allocated it, the largest first.
-    pub(in crate::pool) fn live_by_tag(&self) -> Vec<TagUsage> {
+    pub(super) fn live_by_tag(&self) -> Vec<TagUsage> {
         if self.has_forked() {
             return Vec::new();
         }
