@@ -24,7 +24,7 @@ mod blocks;
 mod by_handle;
 #[allow(unsafe_code)]
 mod caches;
-mod central_cache;
+mod central;
 mod config;
 #[allow(unsafe_code)]
 mod fast_path;
@@ -41,6 +41,7 @@ mod reserve;
 #[allow(unsafe_code)]
 mod shelves;
 mod sizes;
+mod slabs;
 mod snapshot;
 mod statistics;
 mod streams;

@@ -253,7 +253,7 @@ impl Tiers {
     pub(super) fn forget_gone_streams(&self) {
         self.back.forget_gone_streams();
         let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
-        let unwanted = self.middle.lock().forget_idle_streams(are_forgotten);
+        let unwanted = self.central.lock().global.forget_idle_streams(are_forgotten);
         if !unwanted.is_empty() && !self.back.is_captures() {
             self.give_all(unwanted, Keep::No);
         }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
 use super::sizes::{AtomicKept, Class, Kept, Shelf, Units};
-pub(super) use super::word::{BlockWord, Word};
+use super::word::{BlockWord, Word};
 
 /// For keys that are the pool's own numbers: nobody chooses them to collide.
 pub(super) type Numbers = BuildHasherDefault<NumberHasher>;
@@ -190,6 +190,19 @@ impl Block<'_> {
     pub(super) fn requested(&self, now: Word) -> usize {
         self.header.requested(now)
     }
+
+    #[inline]
+    pub(super) fn entry(&self) -> Entry {
+        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
+    }
+}
+
+/// One free block of a slab, or of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) offset: u64,
+    pub(super) header: HeaderId,
+    pub(super) index: u32,
 }
 
 const CHUNK: usize = 1024;
@@ -205,7 +218,7 @@ struct Slot(OnceLock<Header>);
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// All headers of a pool. Reading takes no lock; adding is done under the pool's middle lock.
+/// All headers of a pool. Reading takes no lock; adding is done under the central lock, or by who has the back's.
 #[derive(Debug)]
 pub(super) struct Headers {
     chunks: Box<[OnceLock<HeaderChunk>]>,

@@ -10,9 +10,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::blocks::Block;
-use super::central_cache::are_twice_as_many;
 use super::fast_path::forget;
 use super::points::StreamSlot;
+use super::slabs::are_twice_as_many;
 use super::tiers::{Keep, Tiers};
 use crate::driver::{DevicePtr, Stream};
 use crate::resource::FreeError;
@@ -187,10 +187,7 @@ impl Tiers {
         let streams = note.streams.into_iter().filter(|other| *other != stream).chain([stream]);
         let points = self.back.points(streams);
         if block.header.class().is_some() {
-            let empty = self.give_to_slab(&mut self.middle.lock(), block.entry(), &points);
-            if let Some(slab) = empty {
-                self.free_slab(slab);
-            }
+            self.give_to_slab(block.entry(), &points);
         } else {
             self.page_map.set(block.offset, None);
             self.back.free_after(block.header.node(), points);

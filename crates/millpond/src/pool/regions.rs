@@ -422,7 +422,7 @@ impl Tiers {
             region.assert_valid();
         }
         self.back.assert_valid();
-        self.middle.lock().assert_valid();
+        self.central.lock().slabs.assert_valid();
     }
 
     /// The region in whose memory an address lies.

@@ -6,7 +6,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::blocks::{Block, HeaderId};
+use super::blocks::Block;
 use super::handshake::{Handshake, Inbox};
 use super::points::StreamSlot;
 pub(super) use super::shelves::{Bounds, Parcel, Pending, RemoteFree};
@@ -16,21 +16,6 @@ use super::statistics::Counters;
 use super::tiers::Tiers;
 use super::word::{BlockWord, Kind, Tag, Word};
 use crate::driver::{DevicePtr, StreamWatcher};
-
-/// One free block of a slab, or of its own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) offset: u64,
-    pub(super) header: HeaderId,
-    pub(super) index: u32,
-}
-
-impl Block<'_> {
-    #[inline]
-    pub(super) fn entry(&self) -> Entry {
-        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
-    }
-}
 
 /// The blocks that one thread keeps for one stream.
 ///

@@ -5,7 +5,7 @@ mod free;
 mod memory;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ pub(super) use self::allocate::Patience;
 use super::back::{Back, BackOptions};
 use super::background::Adaptive;
 use super::blocks::PageMap;
-use super::central_cache::{Middle, OwnInGlobal};
+use super::central::Central;
 use super::config::{PoolConfig, Settings};
 use super::notes::Notes;
 use super::regions::Regions;
@@ -53,7 +53,7 @@ impl Caches {
     }
 }
 
-/// Lock order: `draining`, then `regions`, then `caches`, then inboxes, then `middle`, then the back's.
+/// Lock order: `draining`, then `regions`, then `caches`, then inboxes, then `central`, then the back's.
 #[derive(Debug)]
 pub(super) struct Tiers {
     /// Never given to another pool.
@@ -65,8 +65,7 @@ pub(super) struct Tiers {
     pub(super) remembers: bool,
     pub(super) back: Back,
     pub(super) page_map: PageMap,
-    pub(super) middle: Mutex<Middle>,
-    pub(super) own_in_global: Arc<OwnInGlobal>,
+    pub(super) central: Central,
     pub(super) caches: Mutex<Caches>,
     /// Held while caches are emptied, so that whoever has emptied them finds everything in the back: nothing is on its way.
     pub(super) draining: Mutex<()>,
@@ -99,8 +98,6 @@ pub(super) struct Tiers {
     pub(super) lets_pend: AtomicBool,
     /// Whether blocks that are too large for caches are kept by stream: once there are several.
     pub(super) keeps_large: AtomicBool,
-    /// Blocks of their own in the reserve, so that nobody looks in vain.
-    pub(super) reserved_large: AtomicUsize,
     pub(super) background: Mutex<Adaptive>,
     /// The background has been woken and has not looked yet.
     pub(super) fragmentation_seen: AtomicBool,
@@ -191,7 +188,6 @@ impl Tiers {
         let back = Back::new(driver, back_options)?;
         let epoch = back.driver().stream_epoch();
         let id = new_number();
-        let middle = Middle::default();
         let for_others = Arc::new(ThreadCounters::default());
         Ok(Tiers {
             id,
@@ -199,8 +195,7 @@ impl Tiers {
             remembers: epoch.is_some(),
             epoch: epoch.unwrap_or_default(),
             page_map: PageMap::new(back.span_bytes()),
-            own_in_global: middle.own_in_global(),
-            middle: Mutex::new(middle),
+            central: Central::new(),
             caches: Mutex::new(Caches {
                 counters: vec![Arc::clone(&for_others)],
                 ..Caches::default()
@@ -223,7 +218,6 @@ impl Tiers {
             process: Process::this(),
             lets_pend: AtomicBool::new(config.slack > 0.0),
             keeps_large: AtomicBool::new(false),
-            reserved_large: AtomicUsize::new(0),
             background: Mutex::default(),
             fragmentation_seen: AtomicBool::new(false),
             back,

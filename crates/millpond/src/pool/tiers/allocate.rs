@@ -7,17 +7,18 @@ use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Room, Taker, Wanted};
+use crate::pool::blocks::Entry;
 use crate::pool::blocks::STRETCH_BYTES;
 use crate::pool::caches;
-use crate::pool::central_cache::{Batch, EmptySlab};
 use crate::pool::fast_path::{with_last, with_remembered};
 use crate::pool::heap::Use;
 use crate::pool::notes::current_scope;
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::shelves::Pending;
 use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shape, Shelf};
+use crate::pool::slabs::{Batch, EmptySlab};
 use crate::pool::statistics::{Counters, ThreadCounters, Tier};
-use crate::pool::thread_cache::{Entry, ThreadCache};
+use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{BelongsTo, Keep, Tiers};
 use crate::pool::word::{BlockWord, Tag, Word};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
@@ -335,16 +336,16 @@ impl Tiers {
         patience: Patience,
     ) -> DriverResult<Option<(Batch, Tier)>> {
         let most = self.batch();
-        let mut middle = self.middle.lock();
-        let entries = middle.take_global(Shelf::of_class(class), taker.slot, most);
+        let mut stock = self.central.lock();
+        let entries = stock.global.take(Shelf::of_class(class), taker.slot, most);
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Global)));
         }
-        let entries = middle.take_reserved_small(class, most);
+        let entries = stock.reserve.take_of_slabs(class, most);
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Reserve)));
         }
-        let batch = middle.take_from_slab(class, taker.slot, most);
+        let batch = stock.slabs.take(class, taker.slot, most);
         let usable = |points: &Points| {
             self.back.is_ordered(points, taker.slot)
                 || patience == Patience::Some && self.back.can_wait_for(points)
@@ -352,13 +353,13 @@ impl Tiers {
         if !batch.entries.is_empty() && usable(&batch.points) {
             return Ok(Some((batch, Tier::Reuse)));
         }
-        drop(middle);
+        drop(stock);
         if !batch.entries.is_empty() {
             self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
-            let batch = self.middle.lock().take_from_others(class, usable);
+            let batch = self.central.lock().slabs.take_of_any_stream(class, usable);
             if let Some(batch) = batch {
                 return Ok(Some((batch, Tier::Reuse)));
             }
@@ -367,7 +368,7 @@ impl Tiers {
             Ok(added) => Ok(added),
             // Memory is out, but a block that another stream has freed will do.
             Err(error) if error.is_out_of_memory() => {
-                let batch = self.middle.lock().take_from_others(class, usable);
+                let batch = self.central.lock().slabs.take_of_any_stream(class, usable);
                 batch.map(|batch| Some((batch, Tier::Reuse))).ok_or(error)
             }
             Err(error) => Err(error),
@@ -402,14 +403,14 @@ impl Tiers {
         let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
         let Placed { room: Room { node, start, .. }, points } = placed;
-        let mut middle = self.middle.lock();
+        let slabs = &mut self.central.lock().slabs;
         let header =
-            middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
+            slabs.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
         let placed = self.page_map.header(header);
         placed.place(start, node);
         self.page_map.set_all(start, bytes, Some(placed));
         let slab = EmptySlab { header, node, start, class, points };
-        Ok(Some((middle.add_slab(slab, taker.slot, most), tier)))
+        Ok(Some((slabs.add(slab, taker.slot, most), tier)))
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
@@ -445,8 +446,8 @@ impl Tiers {
         let (block_bytes, align) = shape.bytes_and_align();
         let shelf = Shelf::of_own(block_bytes);
         let most = if shelf.serves() { self.batch() } else { 1 };
-        if self.own_in_global.may_have(shelf) {
-            let entries = self.middle.lock().take_global(shelf, taker.slot, most);
+        if self.central.may_have_own_in_global(shelf) {
+            let entries = self.central.lock().global.take(shelf, taker.slot, most);
             let is_aligned = |entry: &Entry| entry.offset.is_multiple_of(align);
             let (aligned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_aligned);
             // They came while the alignment was changed.
@@ -455,7 +456,7 @@ impl Tiers {
                 return Some((aligned, Tier::Global));
             }
         }
-        let entries = self.take_reserved_large(shape, most);
+        let entries = self.central.take_own_set_aside(block_bytes, align, most);
         (!entries.is_empty()).then_some((entries, Tier::Reserve))
     }
 
@@ -474,9 +475,8 @@ impl Tiers {
         let slack = block_bytes as usize - bytes;
         let others_come_first = bytes > self.settings.direct_above()
             || cache.inbox.may_have_something()
-            || self.own_in_global.may_have(Shelf::of_own(block_bytes))
-            // Relaxed: whoever sets something aside at this moment does it for later.
-            || self.reserved_large.load(Ordering::Relaxed) > 0;
+            || self.central.may_have_own_in_global(Shelf::of_own(block_bytes))
+            || self.central.may_have_own_in_reserve();
         if others_come_first || slack >= Word::MOST_SLACK {
             return None;
         }

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
+use crate::pool::blocks::Entry;
 use crate::pool::blocks::{Block, HeaderId};
-use crate::pool::central_cache::{EmptySlab, Middle};
+use crate::pool::central::GlobalCache;
 use crate::pool::fast_path::{with_last, with_remembered};
 use crate::pool::handshake::Left;
 use crate::pool::heap::NodeId;
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::shelves::{Bounds, Cached, Parcel, Pending, RemoteFree};
 use crate::pool::sizes::{Class, Shelf};
+use crate::pool::slabs::{EmptySlab, Slabs};
 use crate::pool::statistics::Counters;
-use crate::pool::thread_cache::{Entry, ThreadCache};
+use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{BelongsTo, Keep, MOST_IN_INBOX, TAKEN_IN, Tiers};
 use crate::pool::word::{Kind, Tag, Word};
 use crate::resource::{FreeError, Resource};
@@ -408,30 +410,30 @@ impl Tiers {
         // Stable: the newest stay last, where they are taken first. Usually they are of one list anyway.
         entries.sort_by_key(|(stream, class, _)| (*stream, *class));
         let mut empty = Vec::new();
-        let mut middle = self.middle.lock();
+        let mut stock = self.central.lock();
         for of_list in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (stream, class, _) = of_list[0];
             let entries = || of_list.iter().map(|(_, _, entry)| *entry);
-            let kept = middle.give(Shelf::of_class(class), stream, entries(), most);
+            let kept = stock.global.keep(Shelf::of_class(class), stream, entries(), most);
             if kept < of_list.len() {
                 let points = self.back.points([stream]);
                 let rest = entries().skip(kept);
                 empty.extend(
-                    rest.filter_map(|entry| self.give_to_slab(&mut middle, entry, &points)),
+                    rest.filter_map(|entry| self.put_in_slab(&mut stock.slabs, entry, &points)),
                 );
             }
         }
-        let unwanted = self.unwanted(&mut middle);
-        drop(middle);
+        let unwanted = self.unwanted(&mut stock.global);
+        drop(stock);
         empty.into_iter().for_each(|slab| self.free_slab(slab));
         self.give_up_kept(unwanted);
     }
 
     /// What the global cache keeps, if that is for too many streams.
-    fn unwanted(&self, middle: &mut Middle) -> Vec<(StreamSlot, Entry)> {
+    fn unwanted(&self, global: &mut GlobalCache) -> Vec<(StreamSlot, Entry)> {
         // A capture's memory stays as it is until its end.
-        let too_many = middle.keeps_for_too_many() && !self.back.is_captures();
-        if too_many { middle.drain_global() } else { Vec::new() }
+        let too_many = global.has_too_many_streams() && !self.back.is_captures();
+        if too_many { global.take_all() } else { Vec::new() }
     }
 
     fn is_small(&self, entry: Entry) -> bool {
@@ -443,7 +445,7 @@ impl Tiers {
         if keep == Keep::Yes && self.belongs_to != BelongsTo::Capture && !entries.is_empty() {
             let most = self.settings.global_bounds();
             let misaligned = self.settings.alignment() as u64 - 1;
-            let mut middle = self.middle.lock();
+            let mut stock = self.central.lock();
             entries.retain(|(stream, entry)| {
                 let header = self.page_map.header(entry.header);
                 if !header.shelf().serves() || entry.offset & misaligned != 0 {
@@ -451,10 +453,10 @@ impl Tiers {
                 }
                 // So that a second free of it is seen.
                 header.word(0).set(Word::FREE);
-                middle.give(header.shelf(), *stream, std::iter::once(*entry), most) == 0
+                stock.global.keep(header.shelf(), *stream, std::iter::once(*entry), most) == 0
             });
-            let unwanted = self.unwanted(&mut middle);
-            drop(middle);
+            let unwanted = self.unwanted(&mut stock.global);
+            drop(stock);
             self.give_up_kept(unwanted);
         }
         // A bounded number at a time: others wait for the lock.
@@ -473,28 +475,32 @@ impl Tiers {
         for of_stream in small.chunk_by(|a, b| a.0 == b.0) {
             let mut points = self.back.points([of_stream[0].0]);
             self.back.forget_needless(&mut points);
-            let mut middle = self.middle.lock();
+            let mut stock = self.central.lock();
             let given = of_stream.iter().map(|(_, entry)| *entry);
-            let empty: Vec<EmptySlab> =
-                given.filter_map(|entry| self.give_to_slab(&mut middle, entry, &points)).collect();
-            drop(middle);
+            let empty: Vec<EmptySlab> = given
+                .filter_map(|entry| self.put_in_slab(&mut stock.slabs, entry, &points))
+                .collect();
+            drop(stock);
             empty.into_iter().for_each(|slab| self.free_slab(slab));
         }
     }
 
-    pub(in crate::pool) fn give_to_slab(
-        &self,
-        middle: &mut Middle,
-        entry: Entry,
-        points: &Points,
-    ) -> Option<EmptySlab> {
-        middle.give_to_slab(entry, points, |points| self.back.forget_needless(points))
+    /// Gives one block back to its slab.
+    pub(in crate::pool) fn give_to_slab(&self, entry: Entry, points: &Points) {
+        let empty = self.put_in_slab(&mut self.central.lock().slabs, entry, points);
+        if let Some(slab) = empty {
+            self.free_slab(slab);
+        }
+    }
+
+    fn put_in_slab(&self, slabs: &mut Slabs, entry: Entry, points: &Points) -> Option<EmptySlab> {
+        slabs.give_back(entry, points, |points| self.back.forget_needless(points))
     }
 
     pub(in crate::pool) fn free_slab(&self, slab: EmptySlab) {
         let EmptySlab { header, node, start, class, points } = slab;
         self.page_map.set_all(start, class.slab_bytes(), None);
-        self.middle.lock().header_is_unused(class, header);
+        self.central.lock().slabs.header_is_unused(class, header);
         self.back.free_after(node, points);
     }
 

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 
 use crate::driver::{DriverError, DriverResult, StreamWatcher};
 use crate::pool::back::{Placed, Reach, Wanted};
+use crate::pool::blocks::Entry;
 use crate::pool::points::StreamSlot;
 use crate::pool::statistics::{ThreadCounters, Tier};
 use crate::pool::streams::Settle;
-use crate::pool::thread_cache::{Entry, ThreadCache};
+use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::Patience;
 use crate::pool::tiers::{Keep, Tiers, WORTH_DRAINING_BYTES};
 use crate::pool::word::{Tag, Word};
@@ -229,7 +230,7 @@ impl Tiers {
         let draining = self.draining.lock();
         let mut left = if self.back.slack() > 0.0 { MOST } else { usize::MAX };
         loop {
-            let entries = self.middle.lock().take_some_large(SOME);
+            let entries = self.central.lock().global.take_largest(SOME);
             if entries.is_empty() {
                 break;
             }
@@ -290,7 +291,7 @@ impl Tiers {
         self.drain_caches(Keep::No);
         let _draining = self.draining.lock();
         self.back.give_up_kept();
-        let entries = self.middle.lock().drain_global();
+        let entries = self.central.lock().global.take_all();
         self.give_all(entries, Keep::No);
     }
 }
