@@ -42,7 +42,6 @@ mod reserve;
 mod shelves;
 mod sizes;
 mod slabs;
-mod snapshot;
 mod statistics;
 mod streams;
 mod sync;
@@ -59,9 +58,10 @@ use self::background::Watch;
 pub use self::by_handle::{ByHandle, Remembered};
 pub use self::config::{ConfigError, PoolConfig};
 pub use self::notes::{TagScope, TagUsage, tag};
+use self::regions::BelongsTo;
 pub use self::regions::{Region, RegionOptions};
 pub use self::statistics::PoolStats;
-use self::tiers::{BelongsTo, Tiers, TiersOptions};
+use self::tiers::{Tiers, TiersOptions};
 use crate::driver::{
     Access, CaptureId, Counted, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
 };
@@ -310,7 +310,7 @@ impl Pool {
     /// Merges what caches keep, and gives back what nobody has needed since the background last looked. Waits for nothing.
     /// Returns the bytes given back.
     pub fn defragment(&self) -> usize {
-        self.tiers.defragment()
+        background::defragment(&self.tiers)
     }
 
     /// Gives back everything that nobody holds, preallocated blocks too, and counts anew. A held block is not touched. Returns
@@ -324,7 +324,7 @@ impl Pool {
     /// Does what the background does once an interval: for a program that has the background switched off and knows its own quiet
     /// moments, and for tests, which must not depend on a clock.
     pub fn interval_has_passed(&self) {
-        self.tiers.interval_has_passed();
+        background::interval_has_passed(&self.tiers);
     }
 
     /// What stands in the pool's memory now, in the form that PyTorch's memory viewer reads.

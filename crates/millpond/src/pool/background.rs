@@ -2,16 +2,15 @@
 //!
 //! What lies about unused: merged, and given back once nobody has needed it for a while.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::points::StreamSlot;
-use super::regions::Sweep;
-use super::tiers::{BelongsTo, Keep, Tiers};
+use super::regions::{BelongsTo, Sweep};
+use super::tiers::Tiers;
 use crate::driver::Driver;
 use crate::fork::Process;
 
@@ -61,9 +60,14 @@ pub(super) fn watch(tiers: &Arc<Tiers>) -> Option<Watch> {
         pools.thread = Some(thread.ok()?.thread().id());
     }
     let due = Instant::now() + interval(tiers);
-    pools.watched.push(Watched { id: tiers.id, tiers: Arc::downgrade(tiers), due, woken: false });
+    pools.watched.push(Watched {
+        id: tiers.identity.id,
+        tiers: Arc::downgrade(tiers),
+        due,
+        woken: false,
+    });
     BACKGROUND.changed.notify_all();
-    Some(Watch { id: tiers.id, process })
+    Some(Watch { id: tiers.identity.id, process })
 }
 
 /// Looks after a pool soon: too much of what it has reserved is nobody's.
@@ -78,7 +82,8 @@ pub(super) fn wake(id: u64) {
 /// The settings of a pool have changed: its next turn may come sooner.
 pub(super) fn reschedule(tiers: &Tiers) {
     let mut pools = BACKGROUND.pools.lock();
-    if let Some(watched) = pools.watched.iter_mut().find(|watched| watched.id == tiers.id) {
+    if let Some(watched) = pools.watched.iter_mut().find(|watched| watched.id == tiers.identity.id)
+    {
         watched.due = Instant::now() + interval(tiers);
         BACKGROUND.changed.notify_all();
     }
@@ -113,9 +118,9 @@ fn run() {
         drop(pools);
         if let Some(tiers) = tiers.filter(|tiers| tiers.settings.get().enable_defrag) {
             if is_due {
-                tiers.interval_has_passed();
+                interval_has_passed(&tiers);
             } else {
-                tiers.merge_if_fragmented();
+                merge_if_fragmented(&tiers);
             }
         }
         pools = BACKGROUND.pools.lock();
@@ -139,10 +144,18 @@ impl Drop for Watch {
     }
 }
 
+/// What the background knows of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    adaptive: Mutex<Adaptive>,
+    /// The background has been woken and has not looked yet.
+    fragmentation_seen: AtomicBool,
+}
+
 /// How long memory is kept that nobody needs, in intervals. Learns from its mistakes: memory that had to be fetched again was
 /// given back too early.
 #[derive(Debug)]
-pub(super) struct Adaptive {
+struct Adaptive {
     patience: u32,
     /// Intervals since something was given back.
     since_given_back: u32,
@@ -189,97 +202,78 @@ impl Adaptive {
     }
 }
 
-impl Tiers {
-    /// The share of what is reserved that nobody holds.
-    pub(super) fn fragmentation(&self) -> f64 {
-        let usage = self.own_usage();
-        if usage.reserved_bytes == 0 {
-            return 0.0;
-        }
-        1.0 - usage.live_bytes as f64 / usage.reserved_bytes as f64
+/// Merges what caches keep, and gives back what nobody has needed since the background last looked. Returns how many bytes.
+pub(super) fn defragment(tiers: &Tiers) -> usize {
+    if tiers.has_forked() {
+        return 0;
     }
-
-    /// Merges what caches keep, and gives back what nobody has needed since the background last looked. Returns how many bytes.
-    pub(super) fn defragment(&self) -> usize {
-        if self.has_forked() {
-            return 0;
-        }
-        let mut released = self.sweep_regions(Sweep::WithoutWaiting) as usize;
-        for region in self.all_regions() {
-            released += region.defragment();
-        }
-        self.drain();
-        self.forget_gone_streams();
-        if !self.back.has_pages() {
-            return released + self.back.trim() as usize;
-        }
-        let since = self.back.state().pages.now().saturating_sub(1);
-        let page_bytes = self.back.driver().device().granularity_bytes;
-        released + self.back.expire(usize::MAX, since) * page_bytes
+    let mut released = tiers.sweep_regions(Sweep::WithoutWaiting) as usize;
+    for region in tiers.family.regions() {
+        released += defragment(&region);
     }
-
-    /// What the background does from time to time. No allocation waits for more than one step of it.
-    pub(super) fn interval_has_passed(&self) {
-        if self.has_forked() {
-            return;
-        }
-        // Relaxed: only for it to be seen once an interval, however often it is looked at.
-        self.fragmentation_seen.store(false, Ordering::Relaxed);
-        self.sweep_regions(Sweep::WithoutWaiting);
-        self.all_regions().iter().for_each(|region| region.interval_has_passed());
-        self.back.settle_gone_streams();
-        // What an idle thread has freed last is nobody's, and may expire.
-        self.give_back_all_pending();
-        self.merge_if_fragmented();
-        self.forget_gone_streams();
-        let (now, spare, pages_created) = {
-            let mut state = self.back.state();
-            state.tick();
-            (state.pages.now(), state.spare_pages(), state.counts.pages_created)
-        };
-        let mut adaptive = self.background.lock();
-        let patience = adaptive.interval(pages_created);
-        let Some(since) = now.checked_sub(1 + patience) else { return };
-        if self.back.expire(PAGES_PER_INTERVAL.max(spare / 4), since) > 0 {
-            adaptive.given_back();
-            // What was needed once, long ago, no longer says how much may be reserved; nor does what was live when memory was
-            // last asked for.
-            self.back.set_live_bytes(Some(self.live_bytes()));
-            self.back.state().forget_peak();
-        }
+    tiers.drain();
+    tiers.forget_gone_streams();
+    if !tiers.back.has_pages() {
+        return released + tiers.back.trim() as usize;
     }
+    let since = tiers.back.state().pages.now().saturating_sub(1);
+    let page_bytes = tiers.back.driver().device().granularity_bytes;
+    released + tiers.back.expire(usize::MAX, since) * page_bytes
+}
 
-    /// Forgets streams that are gone: they come and go.
-    pub(super) fn forget_gone_streams(&self) {
-        self.back.forget_gone_streams();
-        let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
-        let unwanted = self.central.lock().global.forget_idle_streams(are_forgotten);
-        if !unwanted.is_empty() && !self.back.is_captures() {
-            self.give_all(unwanted, Keep::No);
-        }
+/// What the background does from time to time. No allocation waits for more than one step of it.
+pub(super) fn interval_has_passed(tiers: &Tiers) {
+    if tiers.has_forked() {
+        return;
     }
-
-    /// Empties caches, if too much of what is reserved is nobody's, so that it merges.
-    pub(super) fn merge_if_fragmented(&self) {
-        if self.fragmentation() > self.settings.get().defrag_threshold {
-            self.drain();
-        }
+    // Relaxed: only for it to be seen once an interval, however often it is looked at.
+    tiers.upkeep.fragmentation_seen.store(false, Ordering::Relaxed);
+    tiers.sweep_regions(Sweep::WithoutWaiting);
+    tiers.family.regions().iter().for_each(|region| interval_has_passed(region));
+    tiers.back.settle_gone_streams();
+    // What an idle thread has freed last is nobody's, and may expire.
+    tiers.give_back_all_pending();
+    merge_if_fragmented(tiers);
+    tiers.forget_gone_streams();
+    let (now, spare, pages_created) = {
+        let mut state = tiers.back.state();
+        state.tick();
+        (state.pages.now(), state.spare_pages(), state.counts.pages_created)
+    };
+    let mut adaptive = tiers.upkeep.adaptive.lock();
+    let patience = adaptive.interval(pages_created);
+    let Some(since) = now.checked_sub(1 + patience) else { return };
+    if tiers.back.expire(PAGES_PER_INTERVAL.max(spare / 4), since) > 0 {
+        adaptive.given_back();
+        // What was needed once, long ago, no longer says how much may be reserved; nor does what was live when memory was
+        // last asked for.
+        tiers.back.set_live_bytes(Some(tiers.live_bytes()));
+        tiers.back.state().forget_peak();
     }
+}
 
-    /// Wakes the background if too much of what is reserved is nobody's.
-    pub(super) fn look_at_fragmentation(&self) {
-        // A forked child's pool has no background.
-        if self.process.is_child() {
-            return;
-        }
-        if self.belongs_to != BelongsTo::Pool || self.fragmentation_seen.load(Ordering::Relaxed) {
-            return;
-        }
-        let config = self.settings.get();
-        if config.enable_defrag && self.fragmentation() > config.defrag_threshold {
-            self.fragmentation_seen.store(true, Ordering::Relaxed);
-            wake(self.id);
-        }
+/// Empties caches, if too much of what is reserved is nobody's, so that it merges.
+pub(super) fn merge_if_fragmented(tiers: &Tiers) {
+    if tiers.fragmentation() > tiers.settings.get().defrag_threshold {
+        tiers.drain();
+    }
+}
+
+/// Wakes the background if too much of what is reserved is nobody's.
+pub(super) fn look_at_fragmentation(tiers: &Tiers) {
+    // A forked child's pool has no background.
+    if tiers.identity.process().is_child() {
+        return;
+    }
+    if tiers.family.belongs_to != BelongsTo::Pool
+        || tiers.upkeep.fragmentation_seen.load(Ordering::Relaxed)
+    {
+        return;
+    }
+    let config = tiers.settings.get();
+    if config.enable_defrag && tiers.fragmentation() > config.defrag_threshold {
+        tiers.upkeep.fragmentation_seen.store(true, Ordering::Relaxed);
+        wake(tiers.identity.id);
     }
 }
 

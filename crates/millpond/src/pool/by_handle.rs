@@ -4,9 +4,8 @@
 //! for a handle is safe there, and the pool need not be looked for.
 
 use super::Pool;
-use super::fast_path::{LastUse, with_remembered};
+use super::fast_path::{LastUse, new_number, with_remembered};
 use super::thread_cache::ThreadCache;
-use super::tiers::new_number;
 use crate::driver::{DevicePtr, Stream};
 
 impl Pool {

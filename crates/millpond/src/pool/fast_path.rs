@@ -10,14 +10,169 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::caches;
+use super::shelves::{Cached, RemoteFree};
+use super::sizes::Shelf;
 use super::statistics::Counters;
 use super::thread_cache::ThreadCache;
 use super::tiers::Tiers;
-use crate::driver::Stream;
-use crate::fork;
+use super::word::{Kind, Tag};
+use crate::driver::{DevicePtr, Stream, StreamEpoch};
+use crate::fork::{self, Process};
+use crate::resource::{AllocError, FreeError};
+
+/// The fast path. What it does not serve goes on by `allocate_slow` and `deallocate_slow`.
+impl Tiers {
+    #[inline]
+    pub(super) fn allocate(
+        self: &Arc<Tiers>,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<DevicePtr, AllocError> {
+        match self.allocate_cached(bytes, stream) {
+            Some(ptr) => Ok(ptr),
+            None => self.allocate_slow(bytes, stream),
+        }
+    }
+
+    /// The fast path: the cache that this thread used last has such a block.
+    #[inline]
+    pub(super) fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+        with_remembered(self.identity.number(), stream, |_, cache| {
+            let ptr = cache.take_known(bytes, || self.settings.shelf_of(bytes))?;
+            cache.counters(self).allocated(bytes);
+            Some(ptr)
+        })
+    }
+
+    #[inline]
+    pub(super) fn deallocate(
+        self: &Arc<Tiers>,
+        ptr: DevicePtr,
+        bytes: Option<usize>,
+        stream: Stream,
+    ) -> Result<(), FreeError> {
+        if bytes.is_some_and(|bytes| self.free_cached(ptr, bytes, stream)) {
+            return Ok(());
+        }
+        self.deallocate_missed(ptr, bytes, stream)
+    }
+
+    /// The fast path: a right free of a block that the cache this thread used last has room for, on its shelves or among those that it
+    /// sends home.
+    #[inline]
+    fn free_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
+        let freed = with_remembered(self.identity.number(), stream, |_, cache| {
+            let guess = || self.guess_shelf(bytes);
+            let put = cache.is_last(ptr) && cache.put_last_known(bytes)
+                || cache.put_known(bytes, guess, || self.find_for_cache(ptr))
+                || cache.is_known() && self.free_unguessed(cache, ptr, bytes);
+            put.then(|| cache.counters(self).freed(bytes))
+        });
+        freed.is_some()
+    }
+
+    /// As [`free_cached`](Self::free_cached), by a thread whose cache is [known](ThreadCache::is_known). What is larger than asked for comes
+    /// by here, and where one thread allocates and another frees, all frees do. Apart from the above, which then needs fewer registers.
+    /// Never panics.
+    #[inline(never)]
+    pub(super) fn free_unguessed(&self, cache: &ThreadCache, ptr: DevicePtr, bytes: usize) -> bool {
+        let Some(block) = self.find(ptr) else { return false };
+        let now = block.word.now();
+        if now.owner() == cache.tag {
+            return cache.put_unguessed(bytes, || self.find_for_cache(ptr));
+        }
+        let is_right = now.kind() == Kind::Live && block.requested(now) == bytes;
+        if !is_right || [Tag::NONE, Tag::NOTED].contains(&now.owner()) {
+            return false;
+        }
+        // On its way home, if there is room for it beside others that go there.
+        let freed = RemoteFree { offset: block.offset, stream: cache.stream() };
+        // Others may be freeing it at this moment.
+        let free = || block.word.free_as_other(now, now.with(Kind::Remote));
+        cache.send_if(now.owner(), freed, free)
+    }
+
+    /// The shelf of most blocks that are asked for with so many bytes.
+    #[inline]
+    pub(super) fn guess_shelf(&self, bytes: usize) -> Shelf {
+        self.settings.shelf_of(bytes).unwrap_or(Shelf::PENDING)
+    }
+
+    /// A block, as a cache keeps it; or something whose word is free.
+    #[inline]
+    pub(super) fn find_for_cache(&self, ptr: DevicePtr) -> Option<Cached> {
+        // What is not in the span is beyond the page map. Where no block begins, the word is not that of a live one.
+        let offset = self.back.distance_of(ptr);
+        let header = self.page_map.get(offset)?;
+        Some(Cached::new(ptr.0, header.word_at(offset)?, header.kept()))
+    }
+}
+
+/// Which pool it is, as threads know it.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// Never given to another pool.
+    pub(super) id: u64,
+    /// What threads remember the pool by: another one when what they remember no longer holds.
+    number: AtomicU64,
+    /// While this stays, stream handles keep their meaning. Only if the driver can tell do threads remember anything by it.
+    epoch: Arc<StreamEpoch>,
+    pub(super) remembers: bool,
+    process: Process,
+}
+
+impl Identity {
+    /// A new one. `epoch`: `None`, if the driver cannot tell when handles change their meaning.
+    pub(super) fn new(epoch: Option<Arc<StreamEpoch>>) -> Identity {
+        let id = new_number();
+        Identity {
+            id,
+            number: AtomicU64::new(id),
+            remembers: epoch.is_some(),
+            epoch: epoch.unwrap_or_default(),
+            process: Process::this(),
+        }
+    }
+
+    /// What threads remember the pool by.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        // Acquire: whoever knows it knows the settings that came before.
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Changes the number. Caches must be made unknown under the same lock.
+    pub(super) fn set_number(&self, number: u64) {
+        // Release: whoever knows the new number knows the new settings.
+        self.number.store(number, Ordering::Release);
+    }
+
+    /// The epoch of streams by which threads remember their handles.
+    #[inline]
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.now()
+    }
+
+    /// For those who watch it.
+    pub(super) fn epoch_of_streams(&self) -> &StreamEpoch {
+        &self.epoch
+    }
+
+    /// The process that made the pool.
+    pub(super) fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// A number that no pool was ever known by. It is odd: [handles](super::by_handle) are even.
+pub(super) fn new_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: the number only has to be different each time.
+    NUMBERS.fetch_add(2, Ordering::Relaxed)
+}
 
 /// What a call of a thread used lately. Nothing, if all is zeros.
 ///
@@ -129,10 +284,10 @@ pub(super) fn with_last<T>(
     stream: Stream,
     run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,
 ) -> Option<T> {
-    if !is_remembered(pool.number(), stream) && !caches::recall(pool, stream) {
+    if !is_remembered(pool.identity.number(), stream) && !caches::recall(pool, stream) {
         return None;
     }
-    with_remembered(pool.number(), stream, |_, cache| {
+    with_remembered(pool.identity.number(), stream, |_, cache| {
         if cache.is_known() { run(cache, cache.counters(pool)) } else { None }
     })
 }

@@ -9,13 +9,12 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::blocks::Block;
 use super::fast_path::forget;
 use super::points::StreamSlot;
-use super::slabs::are_twice_as_many;
-use super::tiers::{Keep, Tiers};
-use crate::driver::{DevicePtr, Stream};
-use crate::resource::FreeError;
+use crate::driver::DevicePtr;
 
 thread_local! {
     /// The scopes that this thread is in, innermost last, each with a number of its own.
@@ -82,17 +81,23 @@ struct Note {
     scope: Option<Arc<str>>,
 }
 
-/// `by_scope` sums `by_offset`.
+/// What is known of some blocks beyond their word.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct Notes(Mutex<NoteTable>);
+
+#[derive(Debug, Default)]
+struct NoteTable {
     by_offset: HashMap<u64, Note>,
-    by_scope: HashMap<Arc<str>, (u64, u64)>,
+    by_scope: LiveByScope,
     /// The scopes of blocks that are driver allocations of their own.
     direct: HashMap<DevicePtr, Arc<str>>,
 }
 
-impl Notes {
-    fn forget(&mut self, scope: Option<Arc<str>>, bytes: usize) {
+/// Live bytes and blocks.
+pub(super) type LiveByScope = HashMap<Arc<str>, (u64, u64)>;
+
+impl NoteTable {
+    fn forget_scope(&mut self, scope: Option<Arc<str>>, bytes: usize) {
         let Some(scope) = scope else { return };
         let Some(live) = self.by_scope.get_mut(&scope) else { return };
         *live = (live.0 - bytes as u64, live.1 - 1);
@@ -102,62 +107,40 @@ impl Notes {
     }
 }
 
-impl Tiers {
-    /// The block is used on another stream, too: after it is freed, its memory waits for that stream.
-    pub(super) fn record_stream(
-        self: &Arc<Tiers>,
+impl Notes {
+    /// Notes that a live block is used on a stream, too. `forget_needless` is for the block's streams, now that there is another.
+    /// `false`: it is free.
+    pub(super) fn add_stream(
+        &self,
+        block: Block<'_>,
+        stream: StreamSlot,
+        forget_needless: impl FnOnce(&mut Vec<StreamSlot>),
+    ) -> bool {
+        self.write(block, |note| {
+            if !note.streams.contains(&stream) {
+                note.streams.push(stream);
+                forget_needless(&mut note.streams);
+            }
+        })
+    }
+
+    /// Counts a live block at an address under the name of a scope. `None`: a driver allocation of its own, which has no word to mark.
+    pub(super) fn add_scope(
+        &self,
         ptr: DevicePtr,
-        stream: Stream,
-    ) -> Result<(), FreeError> {
-        if ptr.is_null() || self.has_forked() {
-            return Ok(());
-        }
-        let Some(block) = self.find(ptr) else {
-            match self.direct.block_around(ptr) {
-                // The driver waits for every stream when it takes the block back.
-                Some((block, _)) if block == ptr => return Ok(()),
-                Some((block, _)) => return Err(FreeError::Interior { ptr, block }),
-                None => {}
-            }
-            let region = self.region_around(ptr).ok_or_else(|| self.not_a_block(ptr))?;
-            return region.record_stream(ptr, stream);
-        };
-        let (taker, _) = self.taker(stream)?;
-        let noted = self.note(block, |note| {
-            if !note.streams.contains(&taker.slot) {
-                note.streams.push(taker.slot);
-                self.forget_needless_streams(&mut note.streams);
-            }
-        });
-        if noted { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }
-    }
-
-    /// A block may stay while streams that use it come and go. Of those that are forgotten one will do: their work can be waited for
-    /// with that of the whole device only.
-    fn forget_needless_streams(&self, streams: &mut Vec<StreamSlot>) {
-        if !are_twice_as_many(streams.len() - 1, streams.len()) {
-            return;
-        }
-        let mut are_forgotten = self.back.are_forgotten(streams).into_iter();
-        let mut has_forgotten = false;
-        streams.retain(|_| {
-            let is_forgotten = are_forgotten.next() == Some(true);
-            !(is_forgotten && std::mem::replace(&mut has_forgotten, true))
-        });
-    }
-
-    /// Counts a block under the name of a scope.
-    pub(super) fn note_scope(&self, ptr: DevicePtr, bytes: usize, scope: Arc<str>) {
-        let noted = match self.find(ptr) {
-            Some(block) => self.note(block, |note| note.scope = Some(Arc::clone(&scope))),
-            // A driver allocation of its own has no word to mark.
+        block: Option<Block<'_>>,
+        bytes: usize,
+        scope: Arc<str>,
+    ) {
+        let noted = match block {
+            Some(block) => self.write(block, |note| note.scope = Some(Arc::clone(&scope))),
             None => {
-                self.notes.lock().direct.insert(ptr, Arc::clone(&scope));
+                self.0.lock().direct.insert(ptr, Arc::clone(&scope));
                 true
             }
         };
         if noted {
-            let mut notes = self.notes.lock();
+            let mut notes = self.0.lock();
             let (live_bytes, live_blocks) = notes.by_scope.entry(scope).or_default();
             *live_bytes += bytes as u64;
             *live_blocks += 1;
@@ -165,8 +148,8 @@ impl Tiers {
     }
 
     /// Writes something down about a live block. `false`: it is free.
-    fn note(&self, block: Block<'_>, write: impl FnOnce(&mut Note)) -> bool {
-        let mut notes = self.notes.lock();
+    fn write(&self, block: Block<'_>, write: impl FnOnce(&mut Note)) -> bool {
+        let mut notes = self.0.lock();
         let noted = block.word.note();
         if noted {
             write(notes.by_offset.entry(block.offset).or_default());
@@ -174,52 +157,39 @@ impl Tiers {
         noted
     }
 
-    /// Gives a block back that was noted and is nobody's now.
-    pub(super) fn free_noted(&self, block: Block<'_>, requested: usize, stream: StreamSlot) {
-        let mut notes = self.notes.lock();
+    /// Forgets a noted block that is nobody's now. Returns the streams that used it besides the one that it was freed on.
+    pub(super) fn forget(&self, block: Block<'_>, requested: usize) -> Vec<StreamSlot> {
+        let mut notes = self.0.lock();
         let note = notes.by_offset.remove(&block.offset).unwrap_or_default();
-        notes.forget(note.scope, requested);
-        drop(notes);
-        if note.streams.is_empty() {
-            self.give_all([(stream, block.entry())], Keep::Yes);
-            return;
-        }
-        let streams = note.streams.into_iter().filter(|other| *other != stream).chain([stream]);
-        let points = self.back.points(streams);
-        if block.header.class().is_some() {
-            self.give_to_slab(block.entry(), &points);
-        } else {
-            self.page_map.set(block.offset, None);
-            self.back.free_after(block.header.node(), points);
-            self.back.header_is_unused(block.header.id);
-        }
+        notes.forget_scope(note.scope, requested);
+        note.streams
     }
 
     /// A driver allocation of its own is gone.
     pub(super) fn forget_direct(&self, ptr: DevicePtr, bytes: usize) {
-        let mut notes = self.notes.lock();
+        let mut notes = self.0.lock();
         let scope = notes.direct.remove(&ptr);
-        notes.forget(scope, bytes);
+        notes.forget_scope(scope, bytes);
     }
 
-    /// What is live by the name of the scope that allocated it, the largest first.
-    pub(super) fn live_by_tag(&self) -> Vec<TagUsage> {
-        if self.has_forked() {
-            return Vec::new();
+    /// Adds what is live by the name of the scope that allocated it.
+    pub(super) fn add_live_to(&self, sums: &mut LiveByScope) {
+        for (scope, (bytes, blocks)) in &self.0.lock().by_scope {
+            let sum = sums.entry(Arc::clone(scope)).or_default();
+            *sum = (sum.0 + bytes, sum.1 + blocks);
         }
-        let mut sums: HashMap<Arc<str>, (u64, u64)> = self.notes.lock().by_scope.clone();
-        for region in self.all_regions() {
-            for (scope, (bytes, blocks)) in &region.notes.lock().by_scope {
-                let sum = sums.entry(Arc::clone(scope)).or_default();
-                *sum = (sum.0 + bytes, sum.1 + blocks);
-            }
-        }
+    }
+}
+
+impl TagUsage {
+    /// What scopes have, the largest first.
+    pub(super) fn of_scopes(live: LiveByScope) -> Vec<TagUsage> {
         let usage = |(tag, (live_bytes, live_blocks)): (Arc<str>, (u64, u64))| TagUsage {
             tag: tag.to_string(),
             live_bytes,
             live_blocks,
         };
-        let mut tags: Vec<TagUsage> = sums.into_iter().map(usage).collect();
+        let mut tags: Vec<TagUsage> = live.into_iter().map(usage).collect();
         tags.retain(|tag| tag.live_blocks > 0);
         tags.sort_by(|a, b| b.live_bytes.cmp(&a.live_bytes).then(a.tag.cmp(&b.tag)));
         tags

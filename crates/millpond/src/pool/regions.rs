@@ -1,20 +1,21 @@
 //! A part of a pool for a purpose of its own.
 //!
-//! Parts of a pool that are kept apart: dedicated regions, and the memory of captures.
+//! Parts of a pool that are relative apart: dedicated regions, and the memory of captures.
 //!
 //! Each is a set of tiers of its own, with addresses of its own, which the pool finds by address. They share memory with the
 //! pool by lending each other pages that nobody needs.
 
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
 use super::Pool;
 use super::back::{Taker, Wanted};
 use super::bins::STEP_BYTES;
 use super::heap::Use;
 use super::points::Points;
-use super::statistics::PoolStats;
 use super::tiers::Patience;
-use super::tiers::{BelongsTo, Tiers, TiersOptions};
+use super::tiers::{Tiers, TiersOptions};
 use crate::driver::{
     Access, Call, CaptureId, CaptureState, DevicePtr, Driver, DriverError, DriverErrorKind,
     DriverResult, PhysicalProperties, Stream, StreamId,
@@ -121,18 +122,53 @@ impl Drop for Region {
     }
 }
 
-/// All regions of a pool.
-#[derive(Debug, Default)]
-pub(super) struct Regions(Vec<Kept>);
+/// What a set of tiers is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BelongsTo {
+    /// Everybody.
+    Pool,
+    /// Whoever has dedicated a region to a purpose.
+    Region,
+    /// The work that is captured on one stream. No caches, so that nothing of it is handed out elsewhere.
+    Capture,
+}
 
-impl Regions {
-    fn all(&self) -> Vec<Arc<Tiers>> {
-        self.0.iter().map(|kept| Arc::clone(&kept.tiers)).collect()
+/// What a set of tiers is for, the pool whose region it is, and the regions that it has.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) belongs_to: BelongsTo,
+    parent: Weak<Tiers>,
+    regions: Mutex<Vec<Relative>>,
+}
+
+impl Family {
+    pub(super) fn new(belongs_to: BelongsTo, parent: Weak<Tiers>) -> Family {
+        Family { belongs_to, parent, regions: Mutex::default() }
+    }
+
+    /// The pool whose region this is.
+    pub(super) fn parent(&self) -> Option<Arc<Tiers>> {
+        self.parent.upgrade()
+    }
+
+    pub(super) fn regions(&self) -> Vec<Arc<Tiers>> {
+        self.regions.lock().iter().map(|relative| Arc::clone(&relative.tiers)).collect()
+    }
+
+    pub(super) fn has_no_regions(&self) -> bool {
+        self.regions.lock().is_empty()
+    }
+
+    /// All regions, and something else of the same moment: as long as it is asked for, no region goes.
+    pub(super) fn regions_and<T>(&self, other: impl FnOnce() -> T) -> (Vec<Arc<Tiers>>, T) {
+        let regions = self.regions.lock();
+        (regions.iter().map(|relative| Arc::clone(&relative.tiers)).collect(), other())
     }
 }
 
+/// A region, as the pool knows it.
 #[derive(Debug)]
-struct Kept {
+struct Relative {
     tiers: Arc<Tiers>,
     /// Whose work is captured, for a region of a capture, and for which tiers: the pool's, or a region's.
     capture: Option<Captured>,
@@ -163,8 +199,8 @@ impl Tiers {
         let region = self.new_region(BelongsTo::Region, options.properties, access)?;
         region.back.set_keep_bytes(options.dedicated_bytes as u64);
         let (tiers, shares_captures) = (Arc::clone(&region), options.shares_captures);
-        let kept = Kept { tiers, capture: None, shares_captures, given_up: None };
-        self.regions.lock().0.push(kept);
+        let relative = Relative { tiers, capture: None, shares_captures, given_up: None };
+        self.family.regions.lock().push(relative);
         Ok(region)
     }
 
@@ -224,15 +260,18 @@ impl Tiers {
             return Err(DriverError::new(Call::CaptureState, kind).into());
         };
         // With the pool, also for a region: it can be dropped while the graph is there.
-        let root = self.parent.upgrade().unwrap_or_else(|| Arc::clone(self));
+        let root = self.family.parent().unwrap_or_else(|| Arc::clone(self));
         let stream_id = self.back.driver().stream_id(stream)?;
         let (id, known) = {
-            let regions = root.regions.lock();
-            let shared = |kept: &Kept| kept.shares_captures && kept.tiers.id == self.id;
-            let capture = (!regions.0.iter().any(shared)).then_some(capture);
-            let id = Captured { capture, stream: stream_id, tiers: self.id };
-            let is_it = |kept: &&Kept| kept.capture == Some(id) && kept.given_up.is_none();
-            let known = regions.0.iter().find(is_it).map(|kept| Arc::clone(&kept.tiers));
+            let regions = root.family.regions.lock();
+            let shared = |relative: &Relative| {
+                relative.shares_captures && relative.tiers.identity.id == self.identity.id
+            };
+            let capture = (!regions.iter().any(shared)).then_some(capture);
+            let id = Captured { capture, stream: stream_id, tiers: self.identity.id };
+            let is_it =
+                |relative: &&Relative| relative.capture == Some(id) && relative.given_up.is_none();
+            let known = regions.iter().find(is_it).map(|relative| Arc::clone(&relative.tiers));
             (id, known)
         };
         let region = match known {
@@ -241,8 +280,8 @@ impl Tiers {
                 let (properties, access) = (self.back.properties(), self.back.access());
                 let region = root.new_region(BelongsTo::Capture, properties, access)?;
                 let (tiers, capture) = (Arc::clone(&region), Some(id));
-                let kept = Kept { tiers, capture, shares_captures: false, given_up: None };
-                root.regions.lock().0.push(kept);
+                let relative = Relative { tiers, capture, shares_captures: false, given_up: None };
+                root.family.regions.lock().push(relative);
                 region
             }
         };
@@ -264,7 +303,7 @@ impl Tiers {
         region: &Tiers,
         stream: Stream,
     ) -> DriverResult<()> {
-        self.release_captured(stream, |captured| captured.tiers == region.id)
+        self.release_captured(stream, |captured| captured.tiers == region.identity.id)
     }
 
     fn release_captured(
@@ -279,9 +318,9 @@ impl Tiers {
         let points = self.back.points([taker.slot]);
         // With one stream nothing is recorded by itself; these points are looked at later.
         self.back.record(taker.slot);
-        for kept in &mut self.regions.lock().0 {
-            if kept.capture.is_some_and(&is_released) && kept.given_up.is_none() {
-                kept.given_up = Some(points.clone());
+        for relative in self.family.regions.lock().iter_mut() {
+            if relative.capture.is_some_and(&is_released) && relative.given_up.is_none() {
+                relative.given_up = Some(points.clone());
             }
         }
         self.sweep_regions(Sweep::WithoutWaiting);
@@ -291,9 +330,9 @@ impl Tiers {
     /// A region is given up by whoever dedicated it. Its memory goes when its last block does.
     pub(super) fn give_up_region(&self, region: &Arc<Tiers>) {
         region.back.set_keep_bytes(0);
-        for kept in &mut self.regions.lock().0 {
-            if Arc::ptr_eq(&kept.tiers, region) {
-                kept.given_up = Some(Points::default());
+        for relative in self.family.regions.lock().iter_mut() {
+            if Arc::ptr_eq(&relative.tiers, region) {
+                relative.given_up = Some(Points::default());
             }
         }
         self.sweep_regions(Sweep::WithoutWaiting);
@@ -303,9 +342,11 @@ impl Tiers {
     pub(super) fn sweep_regions(&self, sweep: Sweep) -> u64 {
         let mut released = 0;
         let given_up: Vec<(Arc<Tiers>, Points)> = {
-            let regions = self.regions.lock();
-            let of = |kept: &Kept| Some((Arc::clone(&kept.tiers), kept.given_up.clone()?));
-            regions.0.iter().filter_map(of).collect()
+            let regions = self.family.regions.lock();
+            let of = |relative: &Relative| {
+                Some((Arc::clone(&relative.tiers), relative.given_up.clone()?))
+            };
+            regions.iter().filter_map(of).collect()
         };
         for (region, points) in given_up {
             if !self.back.has_passed(&points, sweep == Sweep::Waiting) {
@@ -323,12 +364,12 @@ impl Tiers {
             }
             self.remember_peaks();
             let gone = {
-                let mut regions = self.regions.lock();
-                let at = regions.0.iter().position(|kept| Arc::ptr_eq(&kept.tiers, &region));
+                let mut regions = self.family.regions.lock();
+                let at = regions.iter().position(|relative| Arc::ptr_eq(&relative.tiers, &region));
                 // Whoever sums up has the lock, and finds the region's counts here or there.
                 at.map(|at| {
-                    self.of_gone_regions.lock().add(&region.own_stats());
-                    regions.0.swap_remove(at)
+                    self.accounts.add_gone_region(&region.own_stats());
+                    regions.swap_remove(at)
                 })
             };
             // Another thread may have swept it up at the same moment. What could not be trimmed goes with the region.
@@ -360,10 +401,10 @@ impl Tiers {
     pub(super) fn borrow_pages(&self, bytes: u64) {
         let page_bytes = self.back.driver().device().granularity_bytes as u64;
         let mut missing = bytes.div_ceil(page_bytes) as usize + 1;
-        let parent = self.parent.upgrade();
+        let parent = self.family.parent();
         let root: &Tiers = parent.as_deref().unwrap_or(self);
-        let relatives = parent.iter().cloned().chain(root.all_regions());
-        for relative in relatives.filter(|other| other.id != self.id) {
+        let relatives = parent.iter().cloned().chain(root.family.regions());
+        for relative in relatives.filter(|other| other.identity.id != self.identity.id) {
             if relative.back.properties() == self.back.properties() {
                 let pages = relative.back.lend(missing);
                 let lent: usize = pages.iter().map(|lent| lent.pages).sum();
@@ -373,84 +414,28 @@ impl Tiers {
         }
     }
 
-    /// Gives back whatever the pool and its regions do not use, because one of them has nothing left. Returns how many bytes,
-    /// so that nobody tries again in vain.
-    pub(super) fn relieve(&self) -> usize {
-        let parent = self.parent.upgrade();
-        let root = parent.as_deref().unwrap_or(self);
-        let reserved = root.release_reserve();
-        let alone = root.regions.lock().0.is_empty();
-        if alone && root.back.has_pages() && self.direct_is_unused() {
-            // Its own pages the pool can move: giving them back would gain nothing.
-            return reserved;
-        }
-        reserved + root.release_unused()
-    }
-
-    fn direct_is_unused(&self) -> bool {
-        self.settings.direct_above() == usize::MAX
-    }
-
-    /// Gives back everything that nobody uses, waiting for work where needed; returns how many bytes.
-    pub(super) fn release_unused(&self) -> usize {
-        if self.has_forked() {
-            return 0;
-        }
-        let mut released = self.sweep_regions(Sweep::Waiting);
-        for region in self.all_regions() {
-            region.drain();
-            released += region.back.trim();
-        }
-        self.drain();
-        let released = released + self.back.trim();
-        self.forget_gone_streams();
-        released as usize
-    }
-
-    /// Gives back everything that nobody holds, what was set aside too.
-    pub(super) fn trim(&self) -> usize {
-        if self.has_forked() {
-            return 0;
-        }
-        self.release_reserve();
-        self.release_unused()
-    }
-
-    /// Checks what must hold while nobody calls. Slow.
-    pub(super) fn assert_valid(&self) {
-        for region in self.all_regions() {
-            region.assert_valid();
-        }
-        self.back.assert_valid();
-        self.central.lock().slabs.assert_valid();
-    }
-
     /// The region in whose memory an address lies.
     pub(super) fn region_around(&self, ptr: DevicePtr) -> Option<Arc<Tiers>> {
         let around = |region: &Arc<Tiers>| {
             let own_addresses = region.back.has_pages() && region.back.offset_of(ptr).is_some();
             own_addresses || region.find(ptr).is_some()
         };
-        let Some(root) = self.parent.upgrade() else {
-            return self.all_regions().into_iter().find(around);
+        let Some(root) = self.family.parent() else {
+            return self.family.regions().into_iter().find(around);
         };
         // A region knows what was captured for it, and no more.
-        let mine = |kept: &Kept| kept.capture.is_some_and(|captured| captured.tiers == self.id);
+        let mine = |relative: &Relative| {
+            relative.capture.is_some_and(|captured| captured.tiers == self.identity.id)
+        };
         let captured: Vec<Arc<Tiers>> = {
-            let regions = root.regions.lock();
-            regions.0.iter().filter(|kept| mine(kept)).map(|kept| Arc::clone(&kept.tiers)).collect()
+            let regions = root.family.regions.lock();
+            regions
+                .iter()
+                .filter(|relative| mine(relative))
+                .map(|relative| Arc::clone(&relative.tiers))
+                .collect()
         };
         captured.into_iter().find(around)
-    }
-
-    pub(super) fn all_regions(&self) -> Vec<Arc<Tiers>> {
-        self.regions.lock().all()
-    }
-
-    /// All regions, and what those that are gone have counted, at one moment.
-    pub(super) fn regions_and_gone(&self) -> (Vec<Arc<Tiers>>, PoolStats) {
-        let regions = self.regions.lock();
-        (regions.all(), *self.of_gone_regions.lock())
     }
 
     /// Captures whose memory was not given up.
@@ -458,9 +443,10 @@ impl Tiers {
         if self.has_forked() {
             return Vec::new();
         }
-        let regions = self.regions.lock();
-        let kept = regions.0.iter().filter(|kept| kept.given_up.is_none());
-        let mut captures: Vec<CaptureId> = kept.filter_map(|kept| kept.capture?.capture).collect();
+        let regions = self.family.regions.lock();
+        let relative = regions.iter().filter(|relative| relative.given_up.is_none());
+        let mut captures: Vec<CaptureId> =
+            relative.filter_map(|relative| relative.capture?.capture).collect();
         captures.sort_unstable();
         captures.dedup();
         captures

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::back::Taker;
 use super::blocks::Entry;
 use super::points::{Points, StreamSlot};
+use super::regions::BelongsTo;
 use super::sizes::{Class, Shape};
 use super::tiers::Patience;
-use super::tiers::{BelongsTo, Tiers};
+use super::tiers::Tiers;
 use crate::driver::{Driver, DriverResult};
 use crate::resource::AllocError;
 
@@ -62,7 +63,7 @@ impl Tiers {
         if self.has_forked() {
             return Err(AllocError::Forked);
         }
-        debug_assert_ne!(self.belongs_to, BelongsTo::Capture);
+        debug_assert_ne!(self.family.belongs_to, BelongsTo::Capture);
         if bytes == 0 || count == 0 {
             return Ok(());
         }

@@ -1,25 +1,24 @@
 //! Allocating: the thread's cache, then each tier behind it, and the driver last.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Room, Taker, Wanted};
-use crate::pool::blocks::Entry;
-use crate::pool::blocks::STRETCH_BYTES;
+use crate::pool::blocks::{Entry, STRETCH_BYTES};
 use crate::pool::caches;
-use crate::pool::fast_path::{with_last, with_remembered};
+use crate::pool::fast_path::with_last;
 use crate::pool::heap::Use;
 use crate::pool::notes::current_scope;
 use crate::pool::points::{Points, StreamSlot};
+use crate::pool::regions::BelongsTo;
 use crate::pool::shelves::Pending;
 use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shape, Shelf};
 use crate::pool::slabs::{Batch, EmptySlab};
 use crate::pool::statistics::{Counters, ThreadCounters, Tier};
 use crate::pool::thread_cache::ThreadCache;
-use crate::pool::tiers::{BelongsTo, Keep, Tiers};
+use crate::pool::tiers::{Keep, Tiers};
 use crate::pool::word::{BlockWord, Tag, Word};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
@@ -31,32 +30,6 @@ pub(in crate::pool) enum Patience {
 }
 
 impl Tiers {
-    #[inline]
-    pub(in crate::pool) fn allocate(
-        self: &Arc<Tiers>,
-        bytes: usize,
-        stream: Stream,
-    ) -> Result<DevicePtr, AllocError> {
-        match self.allocate_cached(bytes, stream) {
-            Some(ptr) => Ok(ptr),
-            None => self.allocate_slow(bytes, stream),
-        }
-    }
-
-    /// The fast path: the cache that this thread used last has such a block.
-    #[inline]
-    pub(in crate::pool) fn allocate_cached(
-        &self,
-        bytes: usize,
-        stream: Stream,
-    ) -> Option<DevicePtr> {
-        with_remembered(self.number(), stream, |_, cache| {
-            let ptr = cache.take_known(bytes, || self.settings.shelf_of(bytes))?;
-            cache.counters(self).allocated(bytes);
-            Some(ptr)
-        })
-    }
-
     /// As [`allocate`](Self::allocate), but what cannot be had at once is refused.
     pub(in crate::pool) fn allocate_now(
         self: &Arc<Tiers>,
@@ -142,7 +115,7 @@ impl Tiers {
             return Err(AllocError::Forked);
         }
         let (taker, capture) = self.taker(stream)?;
-        if capture != CaptureState::None && self.belongs_to != BelongsTo::Capture {
+        if capture != CaptureState::None && self.family.belongs_to != BelongsTo::Capture {
             return self.allocate_captured(bytes, stream, capture, patience);
         }
         let shape = self.shape_of(bytes)?;
@@ -158,7 +131,7 @@ impl Tiers {
             None => self.allocate_missed(bytes, shape, taker, attached, patience)?,
         };
         if let Some(scope) = current_scope() {
-            self.note_scope(ptr, bytes, scope);
+            self.notes.add_scope(ptr, self.find(ptr), bytes, scope);
         }
         Ok(ptr)
     }
@@ -170,13 +143,13 @@ impl Tiers {
         taker: Taker,
         capture: CaptureState,
     ) -> Option<(Arc<ThreadCache>, Arc<ThreadCounters>)> {
-        if self.belongs_to == BelongsTo::Capture {
+        if self.family.belongs_to == BelongsTo::Capture {
             return None;
         }
         let ordinary = capture == CaptureState::None && current_scope().is_none();
         // The legacy stream is always the same one, and never captured: it need not be asked about on any driver.
-        let remembers = self.remembers || stream == Stream::LEGACY;
-        let epoch = (remembers && ordinary).then(|| self.epoch());
+        let remembers = self.identity.remembers || stream == Stream::LEGACY;
+        let epoch = (remembers && ordinary).then(|| self.identity.epoch());
         caches::attach(self, stream, taker.slot, epoch)
     }
 
@@ -194,13 +167,12 @@ impl Tiers {
         state.streams.set_captured(slot, capture != CaptureState::None);
         let (are_many, are_several) = (state.streams.are_many(), state.streams.are_several());
         drop(state);
-        // Relaxed: what is pending for a moment longer is found by whoever needs it.
-        if are_several && self.lets_pend.swap(false, Ordering::Relaxed) {
+        if are_several && self.caches.stop_pending() {
             self.give_back_all_pending();
         }
         // A capture's memory is withheld until it ends.
-        if are_several && self.belongs_to != BelongsTo::Capture {
-            self.keeps_large.store(true, Ordering::Relaxed);
+        if are_several && self.family.belongs_to != BelongsTo::Capture {
+            self.caches.keep_large_by_stream();
         }
         if are_many {
             // There may be no background.
@@ -225,7 +197,7 @@ impl Tiers {
         }
         // The driver aligns no better than the default; regions and captures have memory of their own kind.
         let may_be_direct =
-            self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
+            self.family.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
         if bytes > self.settings.direct_above() && may_be_direct {
             return self.allocate_direct(bytes, taker, attached, patience);
         }
@@ -431,7 +403,7 @@ impl Tiers {
         };
         let Some((mut entries, tier)) = taken else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
-        let owner = cache.filter(|_| !self.is_kept_by_stream(shape.bytes_and_align().0));
+        let owner = cache.filter(|_| !self.caches.are_kept_by_stream(shape.bytes_and_align().0));
         let tag = owner.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
         if !entries.is_empty() {
@@ -481,7 +453,7 @@ impl Tiers {
             return None;
         }
         let stream = cache.stream();
-        let start = if self.is_kept_by_stream(block_bytes) {
+        let start = if self.caches.are_kept_by_stream(block_bytes) {
             self.give_back_pending(cache);
             let taker = Taker { slot: stream, handle };
             let entry =
@@ -504,13 +476,6 @@ impl Tiers {
         counters.missed(Tier::Reuse);
         counters.allocated(bytes);
         Some(self.back.address_of(start))
-    }
-
-    /// Whether free blocks of a size are kept by the stream that freed them, and by no thread's cache.
-    #[inline]
-    pub(in crate::pool) fn is_kept_by_stream(&self, block_bytes: u64) -> bool {
-        // Relaxed: a thread that does not see it yet gives its blocks to the back.
-        block_bytes > LARGEST_CACHED_BYTES as u64 && self.keeps_large.load(Ordering::Relaxed)
     }
 
     /// A block of its own begins where there is room for it. It is nobody's yet.
