@@ -133,7 +133,7 @@ fn without_the_light_barrier_they_do_not() {
 /// Whether an owner who says that it knows something may act on it.
 fn acts(shared: &handshake::Handshake<usize>) -> bool {
     // SAFETY: no other thread is the owner.
-    unsafe { shared.as_owner_who_knows(|_| ()) }.is_some()
+    unsafe { shared.as_owner_if_known(|_| ()) }.is_some()
 }
 
 /// What no longer holds is not taken for known again because somebody reclaims at the same moment.

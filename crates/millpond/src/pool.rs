@@ -201,7 +201,7 @@ impl Pool {
         bytes: usize,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        self.tiers.deallocate_missed(ptr, Some(bytes), stream)
+        self.tiers.deallocate_slow(ptr, Some(bytes), stream)
     }
 
     /// Takes a block back whose size the caller does not know.

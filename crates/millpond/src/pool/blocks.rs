@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
-use super::sizes::{AtomicKept, Class, Kept, Shelf, Units};
+use super::sizes::{AtomicSizeAndShelf, Class, Shelf, SizeAndShelf, Units};
 use super::word::{BlockWord, Word};
 
 /// For keys that are the pool's own numbers: nobody chooses them to collide.
@@ -59,8 +59,8 @@ pub(super) struct Header {
     /// Where it begins in the span.
     start: AtomicU64,
     /// The size of a block, and how caches keep it: finding the bin of a size takes longer than all else that a free does.
-    kept: AtomicKept,
-    /// Of the size of a block, what `kept` has no bits for.
+    size_and_shelf: AtomicSizeAndShelf,
+    /// Of the size of a block, what `size_and_shelf` has no bits for.
     four_gibs: AtomicU32,
     pub(super) id: HeaderId,
     units: Units,
@@ -74,13 +74,13 @@ impl Header {
         let blocks = class.map_or(1, Class::blocks);
         let units = class.map_or(Units::ONE_BLOCK, Units::of);
         let bytes = class.map_or(0, Class::block_bytes);
-        let kept = Kept::new(bytes, class.map_or(Shelf::NONE, Shelf::of_class));
+        let size_and_shelf = SizeAndShelf::new(bytes, class.map_or(Shelf::NONE, Shelf::of_class));
         Header {
             words: (0..units.of_block(blocks)).map(|_| BlockWord::new(Word::FREE)).collect(),
             start: AtomicU64::new(0),
             units,
             id,
-            kept: AtomicKept::new(kept),
+            size_and_shelf: AtomicSizeAndShelf::new(size_and_shelf),
             four_gibs: AtomicU32::new(0),
             node: AtomicU32::new(0),
             requested: AtomicU64::new(0),
@@ -99,7 +99,7 @@ impl Header {
     /// A block of its own begins here.
     pub(super) fn place_own(&self, start: u64, bytes: u64, node: NodeId) {
         self.place(start, node);
-        self.kept.store(Kept::new(bytes, Shelf::of_own(bytes)));
+        self.size_and_shelf.store(SizeAndShelf::new(bytes, Shelf::of_own(bytes)));
         self.four_gibs.store((bytes >> 32) as u32, Ordering::Relaxed);
     }
 
@@ -111,19 +111,19 @@ impl Header {
     /// The size of a block.
     #[inline]
     pub(super) fn block_bytes(&self) -> u64 {
-        u64::from(self.four_gibs.load(Ordering::Relaxed)) << 32 | self.kept().bytes()
+        u64::from(self.four_gibs.load(Ordering::Relaxed)) << 32 | self.size_and_shelf().bytes()
     }
 
     /// Where caches keep the blocks.
     #[inline]
     pub(super) fn shelf(&self) -> Shelf {
-        self.kept().shelf()
+        self.size_and_shelf().shelf()
     }
 
     /// How caches keep the blocks.
     #[inline]
-    pub(super) fn kept(&self) -> Kept {
-        self.kept.load()
+    pub(super) fn size_and_shelf(&self) -> SizeAndShelf {
+        self.size_and_shelf.load()
     }
 
     pub(super) fn node(&self) -> NodeId {

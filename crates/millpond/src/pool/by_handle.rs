@@ -66,7 +66,7 @@ impl Pool {
         with_handle(handle, stream, |last, cache| {
             // SAFETY: asked for where what is remembered holds; the rest is the caller's promise.
             let pool = || unsafe { &*last.pool() };
-            let ptr = cache.take_known(bytes, || pool().settings.shelf_of(bytes))?;
+            let ptr = cache.fast_take(bytes, || pool().settings.shelf_of(bytes))?;
             cache.counters(pool()).allocated(bytes);
             Some(ptr)
         })
@@ -91,7 +91,7 @@ impl Pool {
                 return None;
             }
             // SAFETY: as in `allocate_by_handle`; nothing else is asked of the pool.
-            unsafe { &*last.pool() }.place_at_once(cache, bytes, stream)
+            unsafe { &*last.pool() }.allocate_own_at_once(cache, bytes, stream)
         })
     }
 
@@ -108,7 +108,7 @@ impl Pool {
         stream: Stream,
     ) -> ByHandle {
         let freed = with_handle(handle, stream, |last, cache| {
-            if !cache.is_last(ptr) || !cache.put_last_known(bytes) {
+            if !cache.is_last(ptr) || !cache.fast_put_back(bytes) {
                 return Some(ByHandle::Remembered(Remembered { last }));
             }
             // SAFETY: as in `allocate_by_handle`.
@@ -166,8 +166,8 @@ impl Remembered {
         let cache = unsafe { last.cache() };
         // SAFETY: as in `Pool::allocate_by_handle`.
         let pool = || unsafe { &*last.pool() };
-        let guess = || pool().guess_shelf(bytes);
-        let put = cache.put_known(bytes, guess, || pool().find_for_cache(ptr));
+        let guess = || pool().likely_shelf(bytes);
+        let put = cache.fast_put_on(bytes, guess, || pool().cached_at(ptr));
         if put {
             cache.counters(pool()).freed(bytes);
         }
@@ -189,7 +189,7 @@ impl Remembered {
         }
         // SAFETY: as in `Pool::allocate_by_handle`.
         let pool = unsafe { &*last.pool() };
-        let freed = pool.free_unguessed(cache, ptr, bytes);
+        let freed = pool.free_to_owner(cache, ptr, bytes);
         if freed {
             cache.counters(pool).freed(bytes);
         }

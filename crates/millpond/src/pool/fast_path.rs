@@ -31,7 +31,7 @@ impl Tiers {
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
-        match self.allocate_cached(bytes, stream) {
+        match self.allocate_fast(bytes, stream) {
             Some(ptr) => Ok(ptr),
             None => self.allocate_slow(bytes, stream),
         }
@@ -39,9 +39,9 @@ impl Tiers {
 
     /// The fast path: the cache that this thread used last has such a block.
     #[inline]
-    pub(super) fn allocate_cached(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
+    pub(super) fn allocate_fast(&self, bytes: usize, stream: Stream) -> Option<DevicePtr> {
         with_remembered(self.identity.number(), stream, |_, cache| {
-            let ptr = cache.take_known(bytes, || self.settings.shelf_of(bytes))?;
+            let ptr = cache.fast_take(bytes, || self.settings.shelf_of(bytes))?;
             cache.counters(self).allocated(bytes);
             Some(ptr)
         })
@@ -54,35 +54,35 @@ impl Tiers {
         bytes: Option<usize>,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        if bytes.is_some_and(|bytes| self.free_cached(ptr, bytes, stream)) {
+        if bytes.is_some_and(|bytes| self.free_fast(ptr, bytes, stream)) {
             return Ok(());
         }
-        self.deallocate_missed(ptr, bytes, stream)
+        self.deallocate_slow(ptr, bytes, stream)
     }
 
     /// The fast path: a right free of a block that the cache this thread used last has room for, on its shelves or among those that it
     /// sends home.
     #[inline]
-    fn free_cached(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
+    fn free_fast(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> bool {
         let freed = with_remembered(self.identity.number(), stream, |_, cache| {
-            let guess = || self.guess_shelf(bytes);
-            let put = cache.is_last(ptr) && cache.put_last_known(bytes)
-                || cache.put_known(bytes, guess, || self.find_for_cache(ptr))
-                || cache.is_known() && self.free_unguessed(cache, ptr, bytes);
+            let guess = || self.likely_shelf(bytes);
+            let put = cache.is_last(ptr) && cache.fast_put_back(bytes)
+                || cache.fast_put_on(bytes, guess, || self.cached_at(ptr))
+                || cache.is_known() && self.free_to_owner(cache, ptr, bytes);
             put.then(|| cache.counters(self).freed(bytes))
         });
         freed.is_some()
     }
 
-    /// As [`free_cached`](Self::free_cached), by a thread whose cache is [known](ThreadCache::is_known). What is larger than asked for comes
+    /// As [`free_fast`](Self::free_fast), by a thread whose cache is [known](ThreadCache::is_known). What is larger than asked for comes
     /// by here, and where one thread allocates and another frees, all frees do. Apart from the above, which then needs fewer registers.
     /// Never panics.
     #[inline(never)]
-    pub(super) fn free_unguessed(&self, cache: &ThreadCache, ptr: DevicePtr, bytes: usize) -> bool {
+    pub(super) fn free_to_owner(&self, cache: &ThreadCache, ptr: DevicePtr, bytes: usize) -> bool {
         let Some(block) = self.find(ptr) else { return false };
         let now = block.word.now();
         if now.owner() == cache.tag {
-            return cache.put_unguessed(bytes, || self.find_for_cache(ptr));
+            return cache.fast_put(bytes, || self.cached_at(ptr));
         }
         let is_right = now.kind() == Kind::Live && block.requested(now) == bytes;
         if !is_right || [Tag::NONE, Tag::NOTED].contains(&now.owner()) {
@@ -97,17 +97,17 @@ impl Tiers {
 
     /// The shelf of most blocks that are asked for with so many bytes.
     #[inline]
-    pub(super) fn guess_shelf(&self, bytes: usize) -> Shelf {
+    pub(super) fn likely_shelf(&self, bytes: usize) -> Shelf {
         self.settings.shelf_of(bytes).unwrap_or(Shelf::PENDING)
     }
 
     /// A block, as a cache keeps it; or something whose word is free.
     #[inline]
-    pub(super) fn find_for_cache(&self, ptr: DevicePtr) -> Option<Cached> {
+    pub(super) fn cached_at(&self, ptr: DevicePtr) -> Option<Cached> {
         // What is not in the span is beyond the page map. Where no block begins, the word is not that of a live one.
         let offset = self.back.distance_of(ptr);
         let header = self.page_map.get(offset)?;
-        Some(Cached::new(ptr.0, header.word_at(offset)?, header.kept()))
+        Some(Cached::new(ptr.0, header.word_at(offset)?, header.size_and_shelf()))
     }
 }
 
@@ -279,7 +279,7 @@ fn is_remembered(number: u64, stream: Stream) -> bool {
 }
 
 /// As [`with_remembered`], if the stream's handle has kept its meaning; also of a stream that was used before others.
-pub(super) fn with_last<T>(
+pub(super) fn with_recalled<T>(
     pool: &Tiers,
     stream: Stream,
     run: impl FnOnce(&ThreadCache, &Counters) -> Option<T>,

@@ -53,7 +53,7 @@ impl<T> Handshake<T> {
     /// Runs something on the value, unless a reclaimer has it.
     ///
     /// # Safety
-    /// One thread at a time may call this or [`as_owner_who_knows`](Self::as_owner_who_knows), and `run` may call neither.
+    /// One thread at a time may call this or [`as_owner_if_known`](Self::as_owner_if_known), and `run` may call neither.
     #[inline]
     pub(super) unsafe fn as_owner<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the caller's promise.
@@ -65,7 +65,7 @@ impl<T> Handshake<T> {
     /// # Safety
     /// As [`as_owner`](Self::as_owner).
     #[inline]
-    pub(super) unsafe fn as_owner_who_knows<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(super) unsafe fn as_owner_if_known<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the caller's promise.
         unsafe { self.enter(|gate| gate == 0, run) }
     }

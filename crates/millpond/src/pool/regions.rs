@@ -14,6 +14,7 @@ use super::back::{Taker, Wanted};
 use super::bins::STEP_BYTES;
 use super::heap::Use;
 use super::points::Points;
+use super::sizes::Shape;
 use super::tiers::Patience;
 use super::tiers::{Tiers, TiersOptions};
 use crate::driver::{
@@ -57,7 +58,7 @@ impl Region {
         let tiers = LeftToParent::new(pool.tiers.add_region(options)?);
         let region = Region { tiers, pool: Arc::downgrade(&pool.tiers) };
         // Given up again if there is not enough.
-        region.tiers.fetch(keep_bytes)?;
+        region.tiers.dedicate(keep_bytes)?;
         Ok(region)
     }
 
@@ -222,11 +223,11 @@ impl Tiers {
     }
 
     /// Takes so much memory from the driver now, to have it later.
-    pub(super) fn fetch(&self, bytes: u64) -> Result<(), AllocError> {
+    pub(super) fn dedicate(&self, bytes: u64) -> Result<(), AllocError> {
         if bytes == 0 {
             return Ok(());
         }
-        self.shape_of(bytes as usize)?;
+        Shape::of(bytes as usize, self.settings.alignment())?;
         let wanted = Wanted {
             bytes: bytes.next_multiple_of(STEP_BYTES),
             align: STEP_BYTES,
@@ -242,7 +243,7 @@ impl Tiers {
                 }
                 Ok(())
             }
-            Err(error) if error.is_out_of_memory() => Err(self.explain(bytes as usize)),
+            Err(error) if error.is_out_of_memory() => Err(self.out_of_memory(bytes as usize)),
             Err(error) => Err(error.into()),
         }
     }
@@ -314,7 +315,7 @@ impl Tiers {
         if self.has_forked() {
             return Ok(());
         }
-        let (taker, _) = self.taker(stream)?;
+        let (taker, _) = self.taker_of(stream)?;
         let points = self.back.points([taker.slot]);
         // With one stream nothing is recorded by itself; these points are looked at later.
         self.back.record(taker.slot);

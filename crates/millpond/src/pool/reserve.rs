@@ -67,21 +67,19 @@ impl Tiers {
         if bytes == 0 || count == 0 {
             return Ok(());
         }
-        let shape = self.shape_of(bytes)?;
+        let shape = Shape::of(bytes, self.settings.alignment())?;
         let (block_bytes, _) = shape.bytes_and_align();
         let capacity = self.back.driver().device().capacity_bytes as u64;
         if block_bytes.saturating_mul(count as u64) > capacity {
-            return Err(self.explain(bytes.saturating_mul(count)));
+            return Err(self.out_of_memory(bytes.saturating_mul(count)));
         }
         let set_aside = match shape {
             Shape::OfSlab(class) => self.set_aside_of_slabs(class, count),
             Shape::Own { .. } => self.set_aside_own(shape, count),
         };
-        set_aside.map_err(
-            |error| {
-                if error.is_out_of_memory() { self.explain(bytes) } else { error.into() }
-            },
-        )
+        set_aside.map_err(|error| {
+            if error.is_out_of_memory() { self.out_of_memory(bytes) } else { error.into() }
+        })
     }
 
     fn set_aside_of_slabs(&self, class: Class, count: usize) -> DriverResult<()> {
@@ -115,7 +113,7 @@ impl Tiers {
     fn set_aside_own(&self, shape: Shape, count: usize) -> DriverResult<()> {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            match self.place_large(shape, Taker::NOBODY, Patience::Some) {
+            match self.place_own(shape, Taker::NOBODY, Patience::Some) {
                 Ok(placed) => {
                     let (entry, _) = placed.expect("patient requests are served or fail");
                     entries.push(entry);

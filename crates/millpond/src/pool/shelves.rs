@@ -15,8 +15,8 @@ use std::{mem, ptr, slice};
 
 use super::points::StreamSlot;
 use super::sizes::{
-    CLASSES, Kept, LARGEST_CACHED_BYTES, LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS,
-    SHELVES, STACK_BYTES, Shelf,
+    CLASSES, LARGEST_CACHED_BYTES, LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES,
+    STACK_BYTES, Shelf, SizeAndShelf,
 };
 use super::word::{BlockWord, Tag, Word};
 
@@ -83,7 +83,7 @@ impl Last {
 /// others.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Stacks {
+pub(super) struct Shelves {
     /// How many more bytes may come. A block that [comes back](Self::put_back) may make it less than nothing.
     room: i64,
     /// None, if anything but hits has happened since.
@@ -97,12 +97,12 @@ pub(super) struct Stacks {
     stacks: [PointerStack; SHELF_NUMBERS],
 }
 
-impl Stacks {
-    pub(super) fn new() -> Stacks {
+impl Shelves {
+    pub(super) fn new() -> Shelves {
         let mut stacks = std::array::from_fn(|_| PointerStack::new());
         let pending: &mut PointerStack = &mut stacks[Shelf::PENDING.index()];
         (pending.least_room, pending.counted) = (i64::MIN, 0);
-        Stacks {
+        Shelves {
             stacks,
             room: 0,
             last: Last::none(),
@@ -136,19 +136,19 @@ impl Stacks {
     /// # Safety
     /// The pool is there.
     #[inline]
-    pub(super) unsafe fn last_of(&self) -> Cached {
+    pub(super) unsafe fn last_handed_out(&self) -> Cached {
         // SAFETY: whatever takes slots away from stacks forgets `last` before; the rest is the caller's promise.
         unsafe { self.last.slot.block() }
     }
 
-    /// Puts the [last](Self::last_of) block back where it was, even if others have used up the room: it is one block, and had it before.
+    /// Puts the [last](Self::last_handed_out) block back where it was, even if others have used up the room: it is one block, and had it before.
     ///
     /// # Safety
     /// It is live, so not on its shelf.
     #[inline]
     pub(super) unsafe fn put_back(&mut self) {
         let slot = self.last.slot;
-        // SAFETY: as in `last_of`.
+        // SAFETY: as in `last_handed_out`.
         let block = unsafe { slot.block() };
         self.room -= block.bytes() as i64;
         // SAFETY: the block was taken from there, and is not there. If another had been taken from that shelf since, that would
@@ -181,9 +181,9 @@ impl Stacks {
     }
 
     /// As [`push`](Self::push), and makes a slot within bounds if there is none.
-    pub(super) fn push_within(&mut self, block: Cached, most: Bounds) -> bool {
+    pub(super) fn push_making_room(&mut self, block: Cached, most: Bounds) -> bool {
         const FIRST_SLOTS: usize = 4;
-        self.bound(most);
+        self.set_bounds(most);
         let most_blocks = match block.shelf() {
             Shelf::NONE => 0,
             Shelf::PENDING => {
@@ -206,15 +206,15 @@ impl Stacks {
         blocks: impl ExactSizeIterator<Item = (u64, &'a BlockWord)>,
         most: Bounds,
     ) -> usize {
-        self.bound(most);
-        let kept = Kept::new(shelf.block_bytes(), shelf);
+        self.set_bounds(most);
+        let size_and_shelf = SizeAndShelf::new(shelf.block_bytes(), shelf);
         let stack = self.stack(shelf);
         let used = stack.used();
         let wanted = used + blocks.len();
         if wanted > stack.slots() {
             stack.set_slots(wanted.min(most.blocks));
         }
-        let mut cached = blocks.map(|(address, word)| Cached::new(address, word, kept));
+        let mut cached = blocks.map(|(address, word)| Cached::new(address, word, size_and_shelf));
         while let Some(block) = cached.next()
             && self.push(block)
         {}
@@ -230,7 +230,7 @@ impl Stacks {
     }
 
     /// Takes the older half of a shelf's blocks. None of a shelf of large blocks that has only a few: others fill the cache then.
-    pub(super) fn take_half(&mut self, shelf: Shelf) -> Vec<Cached> {
+    pub(super) fn take_older_half(&mut self, shelf: Shelf) -> Vec<Cached> {
         const FEW: usize = 8;
         let stack = self.stack(shelf);
         if shelf.class().is_none() && stack.used() < FEW && !stack.is_full() {
@@ -270,7 +270,7 @@ impl Stacks {
     }
 
     /// Takes up to so many blocks of their own, the largest first.
-    pub(super) fn take_some_large(&mut self, most: usize) -> Vec<Cached> {
+    pub(super) fn take_largest(&mut self, most: usize) -> Vec<Cached> {
         let pending = self.stack(Shelf::PENDING);
         let mut blocks = pending.take_first(pending.used());
         let pending = blocks.len();
@@ -286,7 +286,7 @@ impl Stacks {
     }
 
     /// Says anew how much may be kept.
-    fn bound(&mut self, most: Bounds) {
+    fn set_bounds(&mut self, most: Bounds) {
         // Nobody has so many bytes that a sign has no place.
         let most_bytes = most.bytes.min(1 << 60) as i64;
         if most_bytes == self.most_bytes {
@@ -344,7 +344,7 @@ fn bytes_of(blocks: &[Cached]) -> i64 {
 pub(super) struct Cached {
     pub(super) address: u64,
     word: *const BlockWord,
-    kept: Kept,
+    size_and_shelf: SizeAndShelf,
 }
 
 // SAFETY: the pointer is to a word, which is shared by all threads.
@@ -355,8 +355,8 @@ unsafe impl Send for Cached {}
 impl Cached {
     /// A block. Its word is in a header, which lives as long as the pool.
     #[inline]
-    pub(super) fn new(address: u64, word: &BlockWord, kept: Kept) -> Cached {
-        Cached { address, word, kept }
+    pub(super) fn new(address: u64, word: &BlockWord, size_and_shelf: SizeAndShelf) -> Cached {
+        Cached { address, word, size_and_shelf }
     }
 
     /// Far from the size of every request that a cache could serve, and so from what any of them may be handed. At no address of a
@@ -364,17 +364,17 @@ impl Cached {
     const FLOOR: Cached = Cached {
         address: 1,
         word: (&raw const FLOOR_WORD).cast(),
-        kept: Kept::new(1 << 31, Shelf::NONE),
+        size_and_shelf: SizeAndShelf::new(1 << 31, Shelf::NONE),
     };
 
     #[inline]
     pub(super) fn bytes(self) -> u64 {
-        self.kept.bytes()
+        self.size_and_shelf.bytes()
     }
 
     #[inline]
     pub(super) fn shelf(self) -> Shelf {
-        self.kept.shelf()
+        self.size_and_shelf.shelf()
     }
 
     /// Its word.
@@ -576,7 +576,11 @@ mod tests {
     use super::*;
 
     fn block(bytes: u64) -> Cached {
-        Cached { address: bytes << 8, word: ptr::null(), kept: Kept::new(256 * bytes, Shelf::NONE) }
+        Cached {
+            address: bytes << 8,
+            word: ptr::null(),
+            size_and_shelf: SizeAndShelf::new(256 * bytes, Shelf::NONE),
+        }
     }
 
     fn sizes(stack: &PointerStack) -> Vec<u64> {

@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use super::bins::STEP_BYTES;
 use super::config::{aligned_to, own_step};
-use super::tiers::Tiers;
 use crate::resource::{ALIGNMENT, AllocError};
 
 /// The largest block that comes from a slab.
@@ -285,14 +284,14 @@ impl AtomicShelf {
 ///   shelf          │ size
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept(u64);
+pub(super) struct SizeAndShelf(u64);
 
 const _: () = assert!(LARGEST_PENDING_BYTES <= u32::MAX as usize);
 const _: () = assert!(SHELF_NUMBERS * STACK_BYTES <= u16::MAX as usize);
 
-impl Kept {
-    pub(super) const fn new(bytes: u64, shelf: Shelf) -> Kept {
-        Kept((shelf.0 as u64) << 32 | bytes as u32 as u64)
+impl SizeAndShelf {
+    pub(super) const fn new(bytes: u64, shelf: Shelf) -> SizeAndShelf {
+        SizeAndShelf((shelf.0 as u64) << 32 | bytes as u32 as u64)
     }
 
     /// The lower 32 bits of the size.
@@ -309,21 +308,21 @@ impl Kept {
 
 /// As a block's header has it. Relaxed: as all of a header.
 #[derive(Debug)]
-pub(super) struct AtomicKept(AtomicU64);
+pub(super) struct AtomicSizeAndShelf(AtomicU64);
 
-impl AtomicKept {
-    pub(super) fn new(kept: Kept) -> AtomicKept {
-        AtomicKept(AtomicU64::new(kept.0))
+impl AtomicSizeAndShelf {
+    pub(super) fn new(both: SizeAndShelf) -> AtomicSizeAndShelf {
+        AtomicSizeAndShelf(AtomicU64::new(both.0))
     }
 
     #[inline]
-    pub(super) fn load(&self) -> Kept {
-        Kept(self.0.load(Ordering::Relaxed))
+    pub(super) fn load(&self) -> SizeAndShelf {
+        SizeAndShelf(self.0.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub(super) fn store(&self, kept: Kept) {
-        self.0.store(kept.0, Ordering::Relaxed);
+    pub(super) fn store(&self, both: SizeAndShelf) {
+        self.0.store(both.0, Ordering::Relaxed);
     }
 }
 
@@ -344,13 +343,13 @@ impl Shape {
     }
 }
 
-impl Tiers {
-    /// The kind of block that serves a request. The alignment may change at any moment, so it is looked at once.
+impl Shape {
+    /// The kind of block that serves a request, where blocks are aligned so. The alignment may change at any moment, so it is looked at
+    /// once.
     #[inline(always)]
-    pub(super) fn shape_of(&self, bytes: usize) -> Result<Shape, AllocError> {
+    pub(super) fn of(bytes: usize, alignment: usize) -> Result<Shape, AllocError> {
         /// More than any device addresses, and little enough to be rounded and added up.
         const MOST_BYTES: u64 = 1 << 50;
-        let alignment = self.settings.alignment();
         let aligned = aligned_to(bytes, alignment);
         if let Some(aligned) = aligned.filter(|aligned| *aligned <= LARGEST_BYTES) {
             return Ok(Shape::OfSlab(Class::of(aligned)));

@@ -8,7 +8,7 @@ use crate::driver::{
 use crate::pool::back::{Placed, Room, Taker, Wanted};
 use crate::pool::blocks::{Entry, STRETCH_BYTES};
 use crate::pool::caches;
-use crate::pool::fast_path::with_last;
+use crate::pool::fast_path::with_recalled;
 use crate::pool::heap::Use;
 use crate::pool::notes::current_scope;
 use crate::pool::points::{Points, StreamSlot};
@@ -52,27 +52,27 @@ impl Tiers {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        let answer = with_last(self, stream, |cache, counters| {
-            let shape = match self.shape_of(bytes) {
+        let answer = with_recalled(self, stream, |cache, counters| {
+            let shape = match Shape::of(bytes, self.settings.alignment()) {
                 Ok(shape) => shape,
                 Err(error) => return Some(Err(error)),
             };
             // Whoever knows the stream by another handle has not asked this cache yet.
-            if let Some(offset) = self.take_cached(cache, bytes, shape) {
+            if let Some(offset) = self.take_from_cache(cache, bytes, shape) {
                 counters.allocated(bytes);
                 return Some(Ok(self.back.address_of(offset)));
             }
-            if let Some(ptr) = self.place_at_once(cache, bytes, stream) {
+            if let Some(ptr) = self.allocate_own_at_once(cache, bytes, stream) {
                 return Some(Ok(ptr));
             }
             let taker = Taker { slot: cache.stream(), handle: stream };
             let attached = Some((cache, counters));
-            Some(self.allocate_missed(bytes, shape, taker, attached, Patience::Some))
+            Some(self.allocate_behind_cache(bytes, shape, taker, attached, Patience::Some))
         });
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
-    fn take_cached(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+    fn take_from_cache(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let taken = self.settings.shelf_of(bytes).and_then(|shelf| cache.take(shelf, bytes));
         taken.or_else(|| self.take_ample(cache, bytes, shape))
     }
@@ -100,7 +100,7 @@ impl Tiers {
     fn give_up_misaligned(&self, offset: u64, stream: StreamSlot) {
         let entry = self.entry_at(offset);
         self.word(entry).set(Word::FREE);
-        self.free_large([entry], stream);
+        self.free_own([entry], stream);
     }
 
     /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
@@ -114,21 +114,21 @@ impl Tiers {
         if self.has_forked() {
             return Err(AllocError::Forked);
         }
-        let (taker, capture) = self.taker(stream)?;
+        let (taker, capture) = self.taker_of(stream)?;
         if capture != CaptureState::None && self.family.belongs_to != BelongsTo::Capture {
             return self.allocate_captured(bytes, stream, capture, patience);
         }
-        let shape = self.shape_of(bytes)?;
+        let shape = Shape::of(bytes, self.settings.alignment())?;
         let attached = self.attach(stream, taker, capture);
         let attached = self.counting(&attached);
         let cached = attached.and_then(|(cache, counters)| {
-            let offset = self.take_cached(cache, bytes, shape)?;
+            let offset = self.take_from_cache(cache, bytes, shape)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         });
         let ptr = match cached {
             Some(ptr) => ptr,
-            None => self.allocate_missed(bytes, shape, taker, attached, patience)?,
+            None => self.allocate_behind_cache(bytes, shape, taker, attached, patience)?,
         };
         if let Some(scope) = current_scope() {
             self.notes.add_scope(ptr, self.find(ptr), bytes, scope);
@@ -154,7 +154,7 @@ impl Tiers {
     }
 
     /// A stream, and whether it is being captured.
-    pub(in crate::pool) fn taker(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
+    pub(in crate::pool) fn taker_of(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
         let driver = self.back.driver();
         let id = driver.stream_id(stream)?;
         let capture = match driver.capture_state(stream) {
@@ -182,7 +182,7 @@ impl Tiers {
     }
 
     /// The cache has no such block. A thread that is ending has no cache.
-    pub(in crate::pool) fn allocate_missed(
+    pub(in crate::pool) fn allocate_behind_cache(
         &self,
         bytes: usize,
         shape: Shape,
@@ -202,16 +202,16 @@ impl Tiers {
             return self.allocate_direct(bytes, taker, attached, patience);
         }
         let came_back = cache
-            .filter(|cache| self.take_in(cache))
-            .and_then(|cache| self.take_cached(cache, bytes, shape));
+            .filter(|cache| self.collect_inbox(cache))
+            .and_then(|cache| self.take_from_cache(cache, bytes, shape));
         if let Some(offset) = came_back {
             // What others have freed is in the thread's own cache again: a hit.
             self.count(attached, |counters| counters.allocated(bytes));
             return Ok(self.back.address_of(offset));
         }
         let served = match shape {
-            Shape::OfSlab(class) => self.allocate_small(bytes, class, taker, cache, patience),
-            Shape::Own { .. } => self.allocate_large(bytes, shape, taker, cache, patience),
+            Shape::OfSlab(class) => self.allocate_of_slab(bytes, class, taker, cache, patience),
+            Shape::Own { .. } => self.allocate_own(bytes, shape, taker, cache, patience),
         };
         match served {
             Ok(Some((offset, tier))) => {
@@ -219,7 +219,7 @@ impl Tiers {
                 Ok(self.back.address_of(offset))
             }
             Ok(None) => Err(AllocError::WouldWait { bytes }),
-            Err(error) if error.is_out_of_memory() => Err(self.explain(bytes)),
+            Err(error) if error.is_out_of_memory() => Err(self.out_of_memory(bytes)),
             Err(error) => Err(error.into()),
         }
     }
@@ -237,19 +237,21 @@ impl Tiers {
         }
         let _relaxed = RelaxedCalls::enter(self.back.driver());
         let ptr = match self.direct.allocate(bytes, taker.handle) {
-            Err(AllocError::OutOfMemory(_)) if self.relieve() > 0 => {
+            Err(AllocError::OutOfMemory(_)) if self.release_for_request() > 0 => {
                 self.direct.allocate(bytes, taker.handle)
             }
             answer => answer,
         };
-        let ptr = ptr
-            .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
+        let ptr =
+            ptr.map_err(
+                |error| if error.is_out_of_memory() { self.out_of_memory(bytes) } else { error },
+            )?;
         self.count_miss(attached, Tier::Device, bytes);
         Ok(ptr)
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(in crate::pool) fn allocate_small(
+    pub(in crate::pool) fn allocate_of_slab(
         &self,
         bytes: usize,
         class: Class,
@@ -259,12 +261,12 @@ impl Tiers {
     ) -> DriverResult<Option<(u64, Tier)>> {
         // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
         let taken = self.back.avoiding_out_of_reach(|| {
-            let Some((batch, tier)) = self.take_batch(class, taker, patience)? else {
+            let Some((batch, tier)) = self.take_batch_of_class(class, taker, patience)? else {
                 return Ok(None);
             };
             if let Err(error) = self.back.order(&batch.points, taker) {
                 let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
-                self.give_small(entries, Keep::No);
+                self.give_of_slabs(entries, Keep::No);
                 return Err(error);
             }
             Ok(Some((batch.entries, tier)))
@@ -290,7 +292,7 @@ impl Tiers {
         let filled = cache.map_or(0, |cache| cache.fill(shelf, words, bounds));
         if filled < entries.len() {
             let rest = entries.into_iter().skip(filled);
-            self.give_all(rest.map(|entry| (stream, entry)), Keep::Yes);
+            self.give_free(rest.map(|entry| (stream, entry)), Keep::Yes);
         }
     }
 
@@ -301,7 +303,7 @@ impl Tiers {
 
     /// Blocks of a class, and the tier that they are from: the global cache, the reserve, slabs, a new slab, and if all else fails
     /// what other streams have freed.
-    fn take_batch(
+    fn take_batch_of_class(
         &self,
         class: Class,
         taker: Taker,
@@ -327,7 +329,10 @@ impl Tiers {
         }
         drop(stock);
         if !batch.entries.is_empty() {
-            self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
+            self.give_of_slabs(
+                batch.entries.into_iter().map(|entry| (taker.slot, entry)),
+                Keep::No,
+            );
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
@@ -386,7 +391,7 @@ impl Tiers {
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(in crate::pool) fn allocate_large(
+    pub(in crate::pool) fn allocate_own(
         &self,
         bytes: usize,
         shape: Shape,
@@ -394,10 +399,10 @@ impl Tiers {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<(u64, Tier)>> {
-        let taken = match self.take_batch_large(shape, taker) {
+        let taken = match self.take_batch_of_own(shape, taker) {
             Some(taken) => Some(taken),
             None => {
-                let placed = self.place_large(shape, taker, patience)?;
+                let placed = self.place_own(shape, taker, patience)?;
                 placed.map(|(entry, tier)| (vec![entry], tier))
             }
         };
@@ -414,7 +419,7 @@ impl Tiers {
     }
 
     /// Blocks of their own of one size that the global cache keeps for a stream, or that were set aside.
-    fn take_batch_large(&self, shape: Shape, taker: Taker) -> Option<(Vec<Entry>, Tier)> {
+    fn take_batch_of_own(&self, shape: Shape, taker: Taker) -> Option<(Vec<Entry>, Tier)> {
         let (block_bytes, align) = shape.bytes_and_align();
         let shelf = Shelf::of_own(block_bytes);
         let most = if shelf.serves() { self.batch() } else { 1 };
@@ -423,7 +428,7 @@ impl Tiers {
             let is_aligned = |entry: &Entry| entry.offset.is_multiple_of(align);
             let (aligned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_aligned);
             // They came while the alignment was changed.
-            self.free_large(others, taker.slot);
+            self.free_own(others, taker.slot);
             if !aligned.is_empty() {
                 return Some((aligned, Tier::Global));
             }
@@ -435,13 +440,15 @@ impl Tiers {
     /// A block of its own from the back, by a thread whose cache is [known](ThreadCache::is_known) and has none, if there is one that needs
     /// neither waiting nor the driver, and nothing else comes first: what is nearly always so, without a second look at anything.
     #[inline(never)]
-    pub(in crate::pool) fn place_at_once(
+    pub(in crate::pool) fn allocate_own_at_once(
         &self,
         cache: &ThreadCache,
         bytes: usize,
         handle: Stream,
     ) -> Option<DevicePtr> {
-        let Ok(Shape::Own { bytes: block_bytes, align }) = self.shape_of(bytes) else {
+        let Ok(Shape::Own { bytes: block_bytes, align }) =
+            Shape::of(bytes, self.settings.alignment())
+        else {
             return None;
         };
         let slack = block_bytes as usize - bytes;
@@ -456,8 +463,8 @@ impl Tiers {
         let start = if self.caches.are_kept_by_stream(block_bytes) {
             self.give_back_pending(cache);
             let taker = Taker { slot: stream, handle };
-            let entry =
-                self.begin_own(self.back.allocate_kept(block_bytes, align, taker)?, block_bytes);
+            let entry = self
+                .begin_own_block(self.back.allocate_kept(block_bytes, align, taker)?, block_bytes);
             // No cache's, so that the stream that frees it keeps it.
             self.make_live(entry, bytes, Tag::NONE);
             entry.offset
@@ -465,9 +472,9 @@ impl Tiers {
             // Which also forgets the block that was handed out last.
             let mut pending = Pending::default();
             cache.take_pending(&mut pending);
-            let blocks = pending.offsets().map(|offset| self.unlist(offset));
+            let blocks = pending.offsets().map(|offset| self.take_off_page_map(offset));
             let placed = self.back.free_and_allocate(blocks, block_bytes, align, stream);
-            let entry = self.begin_own(placed?, block_bytes);
+            let entry = self.begin_own_block(placed?, block_bytes);
             let header = self.page_map.header(entry.header);
             header.word(0).set(cache.live.with_slack(slack));
             entry.offset
@@ -480,7 +487,7 @@ impl Tiers {
 
     /// A block of its own begins where there is room for it. It is nobody's yet.
     #[inline]
-    fn begin_own(&self, room: Room, block_bytes: u64) -> Entry {
+    fn begin_own_block(&self, room: Room, block_bytes: u64) -> Entry {
         let Room { node, start, header } = room;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
@@ -491,7 +498,7 @@ impl Tiers {
     }
 
     /// A block of its own, that is nobody's yet, and where its memory is from. `None`: not without waiting.
-    pub(in crate::pool) fn place_large(
+    pub(in crate::pool) fn place_own(
         &self,
         shape: Shape,
         taker: Taker,
@@ -500,7 +507,7 @@ impl Tiers {
         let (block_bytes, align) = shape.bytes_and_align();
         let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
-        Ok(Some((self.begin_own(placed.room, block_bytes), tier)))
+        Ok(Some((self.begin_own_block(placed.room, block_bytes), tier)))
     }
 
     /// Counts an allocation that a tier behind the thread's cache has served.

@@ -28,7 +28,7 @@ pub(in crate::pool) enum Keep {
 
 impl Tiers {
     /// Gives free blocks of slabs to the global cache, or what it has no room for to their slabs.
-    pub(in crate::pool) fn give_small(
+    pub(in crate::pool) fn give_of_slabs(
         &self,
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
@@ -65,14 +65,14 @@ impl Tiers {
                 );
             }
         }
-        let unwanted = self.unwanted(&mut stock.global);
+        let unwanted = self.take_if_for_too_many_streams(&mut stock.global);
         drop(stock);
         empty.into_iter().for_each(|slab| self.free_slab(slab));
-        self.give_up_kept(unwanted);
+        self.give_to_slabs_and_back(unwanted);
     }
 
     /// What the global cache keeps, if that is for too many streams.
-    fn unwanted(&self, global: &mut GlobalCache) -> Vec<(StreamSlot, Entry)> {
+    fn take_if_for_too_many_streams(&self, global: &mut GlobalCache) -> Vec<(StreamSlot, Entry)> {
         // A capture's memory stays as it is until its end.
         let too_many = global.has_too_many_streams() && !self.back.is_captures();
         if too_many { global.take_all() } else { Vec::new() }
@@ -83,7 +83,7 @@ impl Tiers {
     }
 
     /// Gives free blocks of their own to the global cache, if it is to keep them, and to the back what it has no room for.
-    fn give_large(&self, mut entries: Vec<(StreamSlot, Entry)>, keep: Keep) {
+    fn give_own(&self, mut entries: Vec<(StreamSlot, Entry)>, keep: Keep) {
         if keep == Keep::Yes && self.family.belongs_to != BelongsTo::Capture && !entries.is_empty()
         {
             let most = self.settings.global_bounds();
@@ -98,23 +98,23 @@ impl Tiers {
                 header.word(0).set(Word::FREE);
                 stock.global.keep(header.shelf(), *stream, std::iter::once(*entry), most) == 0
             });
-            let unwanted = self.unwanted(&mut stock.global);
+            let unwanted = self.take_if_for_too_many_streams(&mut stock.global);
             drop(stock);
-            self.give_up_kept(unwanted);
+            self.give_to_slabs_and_back(unwanted);
         }
         // A bounded number at a time: others wait for the lock.
         for of_stream in entries.chunk_by(|a, b| a.0 == b.0).flat_map(|of| of.chunks(FREED_AT_ONCE))
         {
-            self.free_large(of_stream.iter().map(|(_, entry)| *entry), of_stream[0].0);
+            self.free_own(of_stream.iter().map(|(_, entry)| *entry), of_stream[0].0);
         }
     }
 
     /// Gives what the global cache has kept to its slabs and the back. Most of its streams are idle: work that has passed is found out here, once for
     /// each stream, so that a stream that takes from such a slab need not wait for all of them.
-    fn give_up_kept(&self, entries: Vec<(StreamSlot, Entry)>) {
+    fn give_to_slabs_and_back(&self, entries: Vec<(StreamSlot, Entry)>) {
         let is_small = |(_, entry): &(StreamSlot, Entry)| self.is_small(*entry);
         let (small, large): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_small);
-        self.give_large(large, Keep::No);
+        self.give_own(large, Keep::No);
         for of_stream in small.chunk_by(|a, b| a.0 == b.0) {
             let mut points = self.back.points([of_stream[0].0]);
             self.back.forget_needless(&mut points);
@@ -148,26 +148,26 @@ impl Tiers {
     }
 
     /// Gives free blocks of their own to the back.
-    pub(in crate::pool) fn free_large(
+    pub(in crate::pool) fn free_own(
         &self,
         entries: impl IntoIterator<Item = Entry>,
         stream: StreamSlot,
     ) {
-        self.free_at(entries.into_iter().map(|entry| entry.offset), stream);
+        self.free_own_at(entries.into_iter().map(|entry| entry.offset), stream);
     }
 
-    /// As [`free_large`](Self::free_large), of the blocks that begin at some offsets.
-    pub(in crate::pool) fn free_at(
+    /// As [`free_own`](Self::free_own), of the blocks that begin at some offsets.
+    pub(in crate::pool) fn free_own_at(
         &self,
         offsets: impl IntoIterator<Item = u64>,
         stream: StreamSlot,
     ) {
-        self.back.free(offsets.into_iter().map(|offset| self.unlist(offset)), stream);
+        self.back.free(offsets.into_iter().map(|offset| self.take_off_page_map(offset)), stream);
     }
 
     /// Forgets a free block of its own, before somebody else gets its memory.
     #[inline]
-    pub(in crate::pool) fn unlist(&self, offset: u64) -> (NodeId, HeaderId) {
+    pub(in crate::pool) fn take_off_page_map(&self, offset: u64) -> (NodeId, HeaderId) {
         let header = self.page_map.get(offset).expect("a block that is not given back");
         header.word(0).set(Word::FREE);
         self.page_map.set(offset, None);
@@ -179,7 +179,7 @@ impl Tiers {
         let mut pending = Pending::default();
         cache.take_pending(&mut pending);
         if !pending.is_empty() {
-            self.free_at(pending.offsets(), cache.stream());
+            self.free_own_at(pending.offsets(), cache.stream());
         }
     }
 
@@ -189,21 +189,21 @@ impl Tiers {
             let take = || (cache.stream(), cache.reclaim_pending());
             let (stream, pending) = self.caches.reclaim(take);
             if !pending.is_empty() {
-                self.free_at(pending.offsets(), stream);
+                self.free_own_at(pending.offsets(), stream);
             }
         }
     }
 
-    pub(in crate::pool) fn give_all(
+    pub(in crate::pool) fn give_free(
         &self,
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
     ) {
         let is_small = |(_, entry): &(StreamSlot, Entry)| self.is_small(*entry);
         let (small, large): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_small);
-        self.give_large(large, keep);
+        self.give_own(large, keep);
         if !small.is_empty() {
-            self.give_small(small, keep);
+            self.give_of_slabs(small, keep);
         }
     }
 
@@ -240,7 +240,7 @@ impl Tiers {
             .reclaim(|| (cache.stream(), cache.take_all(|| self.take_arrived(cache, usize::MAX))));
         let offsets = offsets.into_iter();
         let entries = offsets.map(|offset| (stream, self.entry_at(offset))).chain(freed);
-        self.give_all(entries, keep);
+        self.give_free(entries, keep);
         if let Some(parcel) = parcel {
             self.deliver(parcel);
         }
@@ -251,14 +251,14 @@ impl Tiers {
     pub(in crate::pool) fn drain_inbox(&self, cache: &ThreadCache, most: usize) {
         let take = || cache.while_frozen(|| self.take_arrived(cache, most));
         let freed = self.caches.reclaim(take);
-        self.give_all(freed, Keep::Yes);
+        self.give_free(freed, Keep::Yes);
     }
 
     /// Takes blocks out of the inbox of a cache whose owner is kept out.
     fn take_arrived(&self, cache: &ThreadCache, most: usize) -> Vec<(StreamSlot, Entry)> {
         let freed = cache.inbox.take(most).into_iter();
         let arrived = freed.filter_map(|freed| {
-            let block = self.arrived(cache, freed)?;
+            let block = self.accept_from_inbox(cache, freed)?;
             // Before the owner comes back they are nobody's, so that a second free of one is seen.
             block.word.set(Word::FREE);
             Some((freed.stream, block.entry()))
@@ -284,7 +284,7 @@ impl Tiers {
                 break;
             }
             left = left.saturating_sub(entries.len());
-            self.give_all(entries, Keep::No);
+            self.give_free(entries, Keep::No);
             if let Some(answer) = enough()? {
                 return Ok(Some(answer));
             }
@@ -295,14 +295,14 @@ impl Tiers {
         let all = self.caches.with_threads();
         for cache in all {
             loop {
-                let take = || (cache.stream(), cache.take_some_large(SOME));
+                let take = || (cache.stream(), cache.take_largest(SOME));
                 let (stream, offsets) = self.caches.reclaim(take);
                 if offsets.is_empty() {
                     break;
                 }
                 left = left.saturating_sub(offsets.len());
                 let entries = offsets.into_iter().map(|offset| (stream, self.entry_at(offset)));
-                self.give_all(entries, Keep::No);
+                self.give_free(entries, Keep::No);
                 if let Some(answer) = enough()? {
                     return Ok(Some(answer));
                 }
@@ -339,7 +339,7 @@ impl Tiers {
         let _draining = self.caches.start_draining();
         self.back.give_up_kept();
         let entries = self.central.lock().global.take_all();
-        self.give_all(entries, Keep::No);
+        self.give_free(entries, Keep::No);
     }
 
     /// Forgets streams that are gone: they come and go.
@@ -348,7 +348,7 @@ impl Tiers {
         let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
         let unwanted = self.central.lock().global.forget_idle_streams(are_forgotten);
         if !unwanted.is_empty() && !self.back.is_captures() {
-            self.give_all(unwanted, Keep::No);
+            self.give_free(unwanted, Keep::No);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::blocks::{Block, Entry};
-use crate::pool::fast_path::with_last;
+use crate::pool::fast_path::with_recalled;
 use crate::pool::handshake::Left;
 use crate::pool::points::StreamSlot;
 use crate::pool::shelves::{Parcel, Pending, RemoteFree};
@@ -39,21 +39,21 @@ impl Tiers {
     }
 
     /// Puts a block whose word is `now` into its owner's cache, if there is room.
-    fn put_cached(&self, cache: &ThreadCache, block: Block<'_>, now: Word) -> bool {
+    fn put_in_cache(&self, cache: &ThreadCache, block: Block<'_>, now: Word) -> bool {
         let bounds = self.settings.bounds();
         let is_kept = block.header.shelf() != Shelf::PENDING || self.caches.lets_pend();
-        is_kept && self.may_cache(block) && cache.put_within(block, now, bounds)
+        is_kept && self.is_aligned_for_cache(block) && cache.put(block, now, bounds)
     }
 
     /// Whether a block is aligned as blocks are now. Those of slabs always are, or are not taken.
     #[inline]
-    fn may_cache(&self, block: Block<'_>) -> bool {
+    fn is_aligned_for_cache(&self, block: Block<'_>) -> bool {
         block.header.class().is_some() || block.offset & (self.settings.alignment() as u64 - 1) == 0
     }
 
     /// A free that the cache used last cannot take: another stream's or thread's block, a full cache, a bad free.
     #[inline(never)]
-    pub(in crate::pool) fn deallocate_missed(
+    pub(in crate::pool) fn deallocate_slow(
         self: &Arc<Tiers>,
         ptr: DevicePtr,
         bytes: Option<usize>,
@@ -75,7 +75,7 @@ impl Tiers {
         if let Some(given_bytes) = bytes.filter(|bytes| *bytes != requested) {
             return Err(FreeError::WrongSize { ptr, given_bytes, allocated_bytes: requested });
         }
-        let known = with_last(self, stream, |cache, counters| {
+        let known = with_recalled(self, stream, |cache, counters| {
             Some(self.free_live(block, now, cache.stream(), Some((cache, counters))))
         });
         let freed = match known {
@@ -93,7 +93,7 @@ impl Tiers {
         now: Word,
         stream: Stream,
     ) -> Result<bool, FreeError> {
-        let (taker, capture) = self.taker(stream)?;
+        let (taker, capture) = self.taker_of(stream)?;
         let attached = self.attach(stream, taker, capture);
         let cache = self.counting(&attached);
         Ok(self.free_live(block, now, taker.slot, cache))
@@ -112,7 +112,7 @@ impl Tiers {
             let given_bytes = bytes.unwrap_or(allocated_bytes);
             self.direct.deallocate(ptr, given_bytes, stream)?;
             self.notes.forget_direct(ptr, allocated_bytes);
-            let known = self.taker(stream).ok();
+            let known = self.taker_of(stream).ok();
             let attached = known.and_then(|(taker, capture)| self.attach(stream, taker, capture));
             let attached = self.counting(&attached);
             self.count(attached, |counters| counters.freed(allocated_bytes));
@@ -167,14 +167,14 @@ impl Tiers {
         let count = || self.count(attached, |counters| counters.freed(requested));
         let own = attached.map(|(cache, _)| cache).filter(|cache| cache.tag == now.owner());
         if let Some(cache) = own {
-            let mut put = self.put_cached(cache, block, now);
+            let mut put = self.put_in_cache(cache, block, now);
             let shelf = block.header.shelf();
             if !put
-                && self.may_give_half(shelf)
-                && self.may_cache(block)
-                && self.give_half(cache, shelf)
+                && self.may_give_older_half(shelf)
+                && self.is_aligned_for_cache(block)
+                && self.give_older_half(cache, shelf)
             {
-                put = self.put_cached(cache, block, now);
+                put = self.put_in_cache(cache, block, now);
             }
             if put {
                 count();
@@ -194,14 +194,14 @@ impl Tiers {
         }
         if !has_owner {
             match block.header.class() {
-                Some(_) => self.give_small([(stream, block.entry())], Keep::Yes),
+                Some(_) => self.give_of_slabs([(stream, block.entry())], Keep::Yes),
                 None if self.caches.are_kept_by_stream(block.header.block_bytes()) => {
-                    self.back.keep(self.unlist(block.offset), stream);
+                    self.back.keep(self.take_off_page_map(block.offset), stream);
                 }
                 None => {
                     let mut pending = Pending::default();
                     own.inspect(|cache| cache.take_pending(&mut pending));
-                    self.free_at(pending.offsets().chain([block.offset]), stream);
+                    self.free_own_at(pending.offsets().chain([block.offset]), stream);
                 }
             }
             return true;
@@ -220,18 +220,18 @@ impl Tiers {
     }
 
     /// Whether what a shelf has no room for is worth half of it: blocks of their own only where the global cache keeps them.
-    fn may_give_half(&self, shelf: Shelf) -> bool {
+    fn may_give_older_half(&self, shelf: Shelf) -> bool {
         let most = self.settings.global_bounds();
         shelf.class().is_some() || shelf.serves() && most.blocks > 0 && most.bytes > 0
     }
 
     /// A shelf is full: the older half goes on to the global cache. `false`: there is none, the cache is full of others.
     #[cold]
-    fn give_half(&self, cache: &ThreadCache, shelf: Shelf) -> bool {
-        let half = cache.take_half(shelf);
+    fn give_older_half(&self, cache: &ThreadCache, shelf: Shelf) -> bool {
+        let half = cache.take_older_half(shelf);
         let any = !half.is_empty();
         let entries = half.into_iter().map(|offset| (cache.stream(), self.entry_at(offset)));
-        self.give_all(entries, Keep::Yes);
+        self.give_free(entries, Keep::Yes);
         any
     }
 
@@ -269,7 +269,7 @@ impl Tiers {
     /// A block that came by a cache's inbox. While this runs the owner's thread does nothing else with the cache: it is the
     /// caller, or it is kept out.
     #[inline]
-    pub(in crate::pool) fn arrived(
+    pub(in crate::pool) fn accept_from_inbox(
         &self,
         cache: &ThreadCache,
         freed: RemoteFree,
@@ -285,22 +285,22 @@ impl Tiers {
     }
 
     /// Takes blocks that others have freed back into their owner's cache, by the owner's thread. `false`: there were none.
-    pub(in crate::pool) fn take_in(&self, cache: &ThreadCache) -> bool {
+    pub(in crate::pool) fn collect_inbox(&self, cache: &ThreadCache) -> bool {
         if !cache.inbox.may_have_something() {
             return false;
         }
-        self.open_inbox(cache);
+        self.move_inbox_to_cache(cache);
         true
     }
 
     #[inline(never)]
-    fn open_inbox(&self, cache: &ThreadCache) {
+    fn move_inbox_to_cache(&self, cache: &ThreadCache) {
         let mut rest = Vec::new();
         let arrived = cache.inbox.take(TAKEN_IN);
         for freed in &arrived {
-            let Some(block) = self.arrived(cache, *freed) else { continue };
+            let Some(block) = self.accept_from_inbox(cache, *freed) else { continue };
             let put =
-                freed.stream == cache.stream() && self.put_cached(cache, block, block.word.now());
+                freed.stream == cache.stream() && self.put_in_cache(cache, block, block.word.now());
             if !put {
                 // Nobody's from now on, so that it is seen if it comes twice.
                 block.word.set(Word::FREE);
@@ -309,7 +309,7 @@ impl Tiers {
         }
         cache.inbox.keep_memory(arrived);
         if !rest.is_empty() {
-            self.give_all(rest, Keep::Yes);
+            self.give_free(rest, Keep::Yes);
         }
     }
 
@@ -317,7 +317,7 @@ impl Tiers {
     fn free_noted(&self, block: Block<'_>, requested: usize, stream: StreamSlot) {
         let streams = self.notes.forget(block, requested);
         if streams.is_empty() {
-            self.give_all([(stream, block.entry())], Keep::Yes);
+            self.give_free([(stream, block.entry())], Keep::Yes);
             return;
         }
         let streams = streams.into_iter().filter(|other| *other != stream).chain([stream]);
@@ -350,7 +350,7 @@ impl Tiers {
             let region = self.region_around(ptr).ok_or_else(|| self.not_a_block(ptr))?;
             return region.record_stream(ptr, stream);
         };
-        let (taker, _) = self.taker(stream)?;
+        let (taker, _) = self.taker_of(stream)?;
         let forget_needless = |streams: &mut Vec<_>| self.forget_needless_streams(streams);
         let noted = self.notes.add_stream(block, taker.slot, forget_needless);
         if noted { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }

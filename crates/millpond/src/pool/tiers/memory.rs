@@ -54,7 +54,7 @@ impl Tiers {
             if !out_of_memory(&answer) {
                 break;
             }
-            answer = self.allocate_last(wanted)?;
+            answer = self.allocate_giving_up_everything(wanted)?;
             // Others may have taken what was freed for this, and have it in their caches again. If nothing has changed, they have not.
             let left = self.kept_bytes() + self.back.pending().spare_bytes;
             if left < wanted.bytes || left_before.replace(left) == Some(left) {
@@ -70,7 +70,7 @@ impl Tiers {
 
     /// Memory is out: gives up everything that is kept, and waits for whatever can be waited for.
     #[cold]
-    fn allocate_last(&self, wanted: Wanted) -> DriverResult<DriverResult<Placed>> {
+    fn allocate_giving_up_everything(&self, wanted: Wanted) -> DriverResult<DriverResult<Placed>> {
         self.drain();
         let mut answer = self.back.allocate_mapping(wanted);
         // Nobody's stream cannot be made to wait: the host must.
@@ -81,7 +81,7 @@ impl Tiers {
         if out_of_memory(&answer) && self.back.settle(which)? {
             answer = self.back.allocate_mapping(wanted);
         }
-        if out_of_memory(&answer) && self.relieve() > 0 {
+        if out_of_memory(&answer) && self.release_for_request() > 0 {
             answer = self.back.allocate_mapping(wanted);
         }
         Ok(answer)
@@ -121,7 +121,7 @@ impl Tiers {
 
     /// Gives back whatever the pool and its regions do not use, because one of them has nothing left. Returns how many bytes,
     /// so that nobody tries again in vain.
-    pub(in crate::pool) fn relieve(&self) -> usize {
+    pub(in crate::pool) fn release_for_request(&self) -> usize {
         let parent = self.family.parent();
         let root = parent.as_deref().unwrap_or(self);
         let reserved = root.release_reserve();

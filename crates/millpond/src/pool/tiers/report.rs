@@ -295,7 +295,7 @@ fn state_of(header: &Header, index: usize) -> (BlockState, u64) {
 impl Tiers {
     /// The error for a request that nothing could serve.
     #[cold]
-    pub(in crate::pool) fn explain(&self, bytes: usize) -> AllocError {
+    pub(in crate::pool) fn out_of_memory(&self, bytes: usize) -> AllocError {
         let free = self.back.driver().memory_info().map_or(0, |info| info.free_bytes);
         let usage = self.family_usage();
         let largest_hole = self.back.pending().largest_hole_bytes;
