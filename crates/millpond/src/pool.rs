@@ -1,19 +1,45 @@
 //! The pool: device memory at the speed of `malloc`, with little held beyond what is used.
 //!
+//! A request goes down from tier to tier until one has a block. A freed block stops at the first tier that keeps it. The files are to be
+//! read in that order:
+//!
 //! ```text
-//!   thread cache      one per thread and stream; no lock, no atomic read-modify-write       thread_cache, shelf, attached
-//!        │  batches of 16, both ways
-//!   global cache      free blocks of all threads up to 1 MiB, by stream and size            middle
-//!        │
-//!   slabs             64–256 KiB of blocks of one class; larger blocks go past them         middle, size_class
-//!        │
-//!   back              best fit in addresses, memory with several addresses                  back, heap, pages, points
-//!        │
+//!   tier                     what it has                                                       files
+//!   ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+//!   fast path                what this thread used last, found by two comparisons              fast_path; from C: by_handle
+//!       │
+//!   thread cache             one per thread and stream: no lock, no atomic read-modify-write   thread_cache, shelves, caches
+//!       │  batches of 16, both ways
+//!   global cache, reserve    free blocks of all threads by stream and size; set aside          central, reserve
+//!       │
+//!   slabs                    64–256 KiB of blocks of one class; larger ones go past them       slabs
+//!       │
+//!   stream order             whose memory a stream may have, and what it must wait for         points, streams
+//!       │
+//!   page backend             best fit in addresses, memory with several addresses              back, heap, pages
+//!       │
 //!   driver
 //! ```
 //!
-//! Blocks are described on the host, by `headers` that `page_map` finds by address; that is how a bad free is told from a
-//! right one at full speed.
+//! `tiers` holds them together: the journey of an allocation, of a free, and of what caches give up. A hit reads in `fast_path`,
+//! `thread_cache` and `shelves`; a miss goes on in `tiers/allocate`, `central`, `slabs`, `tiers/memory` and the back. Beside the journey stand
+//! `regions`, which are tiers of their own, `background`, which looks after pools from time to time, `notes` on blocks of which more is known,
+//! and `statistics`.
+//!
+//! Device memory cannot hold what is known of it. Blocks are described on the host: `sizes` says which kind of block serves a request, and
+//! `blocks` finds a block's header by its address, and in it the `word` that says what the block is at the moment. So a bad free is told from
+//! a right one at full speed. What threads do to one block or one cache at the same time is in `word` and `handshake`, which loom tries.
+//!
+//! ```text
+//!   a block is in one place      a user's │ a thread's cache │ an outbox or inbox │ global cache, reserve or slab
+//!   and its word says which      Live     │ Cached           │ Remote             │ Free
+//!
+//!   allocations = hits of thread caches + global hits + reserve hits + reuse hits + device allocations
+//!   live bytes  = Σ threads: bytes allocated − bytes freed
+//!   used bytes of the back = live + kept in caches + set aside + left over in slabs and by rounding
+//! ```
+//!
+//! The last two are sums over threads that go on meanwhile; the others hold at every moment, but for a block that is on its way.
 
 mod back;
 mod background;

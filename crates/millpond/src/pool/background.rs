@@ -1,6 +1,13 @@
-//! The thread that looks after all pools of the process from time to time.
+//! The thread that looks after all pools of the process from time to time, and what it does for each.
 //!
-//! What lies about unused: merged, and given back once nobody has needed it for a while.
+//! Each interval it merges what caches keep, if too much of what is reserved is not live, and gives back pages that nobody has needed for a
+//! while. How long that is, each pool learns from its mistakes. Between intervals a request wakes it that sees too much lie about.
+//!
+//! ```text
+//!   1 ≤ patience ≤ 64 intervals
+//!   memory was fetched again soon after some was given back  ⇒  patience doubles
+//!   16 intervals without that                                ⇒  patience halves
+//! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};

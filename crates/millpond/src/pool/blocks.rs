@@ -1,15 +1,17 @@
-//! Maps whose keys are the pool's own numbers.
-//!
 //! What the pool knows of blocks, on the host: device memory cannot hold it.
 //!
 //! A header describes a slab or a block of its own. Headers are recycled, each for the same kind of thing, but never
 //! freed while the pool lives: a thread that frees a stale address reads an old header, and sees that it is old.
 //!
-//! From an address to what lies there: one entry for each 32 KiB of the pool's span.
+//! The page map leads from an address to the header of what lies there: one entry for each 32 KiB of the pool's span. A block of its own is
+//! larger than such a stretch, so at most one begins in each; a slab has whole stretches. Reading takes no lock and two loads; that is why
+//! entries are pointers. Leaves come into being when something is placed under them, and neither they nor the headers go before the map does.
 //!
-//! A block of its own is larger than a stretch, so at most one begins in each; a slab has whole stretches. Reading takes
-//! no lock and two loads; that is why entries are pointers. Leaves come into being when something is placed under them, and
-//! neither they nor the headers go before the map does.
+//! ```text
+//!   map[offset / 32 KiB] = header of the slab around the offset, or of the block of its own that begins in that stretch, or none
+//!   offset of block i    = header.start + i × header.block_bytes
+//!   bytes asked for      = block_bytes − slack of its word, where the word can say it; else header.requested
+//! ```
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr;
@@ -19,33 +21,6 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use super::heap::NodeId;
 use super::sizes::{AtomicSizeAndShelf, Class, Shelf, SizeAndShelf, Units};
 use super::word::{BlockWord, Word};
-
-/// For keys that are the pool's own numbers: nobody chooses them to collide.
-pub(super) type Numbers = BuildHasherDefault<NumberHasher>;
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-#[derive(Debug, Default)]
-pub(super) struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(GOLDEN);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // Handles may be addresses: the upper half differs where only the upper bits of numbers do, and maps look at the lower.
-        self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(32);
-    }
-}
 
 /// The number of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -377,5 +352,32 @@ impl Drop for PageMap {
                 drop(unsafe { Box::from_raw(leaf) });
             }
         }
+    }
+}
+
+/// For keys that are the pool's own numbers: nobody chooses them to collide.
+pub(super) type Numbers = BuildHasherDefault<NumberHasher>;
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[derive(Debug, Default)]
+pub(super) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(GOLDEN);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Handles may be addresses: the upper half differs where only the upper bits of numbers do, and maps look at the lower.
+        self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(32);
     }
 }

@@ -1,4 +1,13 @@
-//! The caches that a thread has in each pool it uses.
+//! Which caches there are: those of a pool, and those that a thread has in each pool that it uses.
+//!
+//! A thread gets a cache for a stream with its first call there, and keeps it until it ends or the stream is gone. The cache is emptied then
+//! and waits for another thread; it is never freed while the pool lives, because threads point to it.
+//!
+//! ```text
+//!   by_tag[tag.place()].tag = tag
+//!   orphans ⊆ by_tag,  unused_counters ⊆ counters
+//!   a cache is in orphans  ⇒  it is empty or being emptied, no thread has it attached, and its inbox says so
+//! ```
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

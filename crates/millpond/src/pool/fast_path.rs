@@ -1,11 +1,19 @@
-//! What each thread remembers of its last calls, so that the next one finds the thread's cache by two comparisons, or by a few more where the
-//! thread uses several streams in turn.
+//! The fast path: a block from the cache that this thread used last, or back into it.
 //!
-//! A little memory of each thread's own, which is found by an instruction or two: also by a library that was loaded while the program ran.
+//! Each thread remembers the pool, the stream and the cache of its last calls, so that the next call finds the cache by two comparisons, or by
+//! a few more where the thread uses several streams in turn. Nothing is asked of the driver. Instead, what would make the memory false says
+//! so: whoever changes what stream handles mean, or the settings, closes the gate of each cache (`handshake`), and the call then goes the slow
+//! way, on which the thread learns anew.
 //!
-//! `thread_local!` calls a function of the system for it in such a library, which would be a tenth of an allocate and free. Here it is part
-//! of what every thread has from its start (the *initial exec* model of the ELF handbook on thread-local storage), as in other allocators.
-//! The system keeps some room for libraries that are loaded later; they must not want much.
+//! ```text
+//!   remembered number = number of the pool  ∧  remembered stream = stream  ∧  gate of the cache open   ⇒   a hit may be tried
+//!   number of a pool that is gone ≠ number of any pool
+//! ```
+//!
+//! What is remembered is in memory of each thread's own that is found by an instruction or two, also by a library that was loaded while the
+//! program ran. `thread_local!` calls a function of the system for it in such a library, which would be a tenth of an allocate and free. Here it
+//! is part of what every thread has from its start (the *initial exec* model of the ELF handbook on thread-local storage), as in other
+//! allocators. The system keeps some room for libraries that are loaded later; they must not want much.
 
 use std::cell::Cell;
 use std::ptr;

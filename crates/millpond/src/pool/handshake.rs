@@ -1,5 +1,7 @@
-//! Something that one thread uses without a lock and without an atomic read-modify-write, while others may take it away for
-//! a moment:
+//! How other threads reach a cache: they take it away for a moment, or they leave something in its inbox.
+//!
+//! A [`Handshake`] is around something that one thread uses without a lock and without an atomic read-modify-write, while others may take it
+//! away:
 //!
 //! ```text
 //!   owner                               reclaimer (one at a time, under the pool's lock)
@@ -10,13 +12,18 @@
 //!   busy = false       (release)        gate &= !FROZEN       (release)
 //! ```
 //!
-//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after
-//! it and sees it.
+//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after it and sees it.
 //!
 //! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. Whoever knows
 //! that it does not says so at the gate, too, so that one look answers both.
 //!
-//! Where a cache's owner finds its blocks that others have freed.
+//! An [`Inbox`] is where a cache's owner finds its blocks that others have freed.
+//!
+//! ```text
+//!   owner inside  ∧  reclaimer inside  =  never
+//!   gate = 0     ⇔  nobody has the value frozen, and what the owner knows holds
+//!   inbox filled ⇐  it has items, as seen under its lock
+//! ```
 
 use super::sync::{
     AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, heavy_barrier, light_barrier, lock,

@@ -1,9 +1,14 @@
-//! A part of a pool for a purpose of its own.
-//!
-//! Parts of a pool that are relative apart: dedicated regions, and the memory of captures.
+//! Parts of a pool that are kept apart: dedicated regions, and the memory of captures.
 //!
 //! Each is a set of tiers of its own, with addresses of its own, which the pool finds by address. They share memory with the
-//! pool by lending each other pages that nobody needs.
+//! pool by lending each other pages that nobody needs. A region that was given up goes with its last block: what is free in it goes to the pool
+//! once the work that used it is done, which for a capture is every launch of its graph.
+//!
+//! ```text
+//!   reserved by a pool = its own + Σ regions: reserved
+//!   dedicated bytes serve their region and nothing else, until it is given up
+//!   a capture's memory serves one stream of it and nothing else, until it is given up
+//! ```
 
 use std::sync::{Arc, Weak};
 
@@ -139,7 +144,7 @@ pub(super) enum BelongsTo {
 pub(super) struct Family {
     pub(super) belongs_to: BelongsTo,
     parent: Weak<Tiers>,
-    regions: Mutex<Vec<Relative>>,
+    regions: Mutex<Vec<Member>>,
 }
 
 impl Family {
@@ -153,7 +158,7 @@ impl Family {
     }
 
     pub(super) fn regions(&self) -> Vec<Arc<Tiers>> {
-        self.regions.lock().iter().map(|relative| Arc::clone(&relative.tiers)).collect()
+        self.regions.lock().iter().map(|member| Arc::clone(&member.tiers)).collect()
     }
 
     pub(super) fn has_no_regions(&self) -> bool {
@@ -163,13 +168,13 @@ impl Family {
     /// All regions, and something else of the same moment: as long as it is asked for, no region goes.
     pub(super) fn regions_and<T>(&self, other: impl FnOnce() -> T) -> (Vec<Arc<Tiers>>, T) {
         let regions = self.regions.lock();
-        (regions.iter().map(|relative| Arc::clone(&relative.tiers)).collect(), other())
+        (regions.iter().map(|member| Arc::clone(&member.tiers)).collect(), other())
     }
 }
 
 /// A region, as the pool knows it.
 #[derive(Debug)]
-struct Relative {
+struct Member {
     tiers: Arc<Tiers>,
     /// Whose work is captured, for a region of a capture, and for which tiers: the pool's, or a region's.
     capture: Option<Captured>,
@@ -200,8 +205,8 @@ impl Tiers {
         let region = self.new_region(BelongsTo::Region, options.properties, access)?;
         region.back.set_keep_bytes(options.dedicated_bytes as u64);
         let (tiers, shares_captures) = (Arc::clone(&region), options.shares_captures);
-        let relative = Relative { tiers, capture: None, shares_captures, given_up: None };
-        self.family.regions.lock().push(relative);
+        let member = Member { tiers, capture: None, shares_captures, given_up: None };
+        self.family.regions.lock().push(member);
         Ok(region)
     }
 
@@ -265,14 +270,13 @@ impl Tiers {
         let stream_id = self.back.driver().stream_id(stream)?;
         let (id, known) = {
             let regions = root.family.regions.lock();
-            let shared = |relative: &Relative| {
-                relative.shares_captures && relative.tiers.identity.id == self.identity.id
+            let shared = |member: &Member| {
+                member.shares_captures && member.tiers.identity.id == self.identity.id
             };
             let capture = (!regions.iter().any(shared)).then_some(capture);
             let id = Captured { capture, stream: stream_id, tiers: self.identity.id };
-            let is_it =
-                |relative: &&Relative| relative.capture == Some(id) && relative.given_up.is_none();
-            let known = regions.iter().find(is_it).map(|relative| Arc::clone(&relative.tiers));
+            let is_it = |member: &&Member| member.capture == Some(id) && member.given_up.is_none();
+            let known = regions.iter().find(is_it).map(|member| Arc::clone(&member.tiers));
             (id, known)
         };
         let region = match known {
@@ -281,8 +285,8 @@ impl Tiers {
                 let (properties, access) = (self.back.properties(), self.back.access());
                 let region = root.new_region(BelongsTo::Capture, properties, access)?;
                 let (tiers, capture) = (Arc::clone(&region), Some(id));
-                let relative = Relative { tiers, capture, shares_captures: false, given_up: None };
-                root.family.regions.lock().push(relative);
+                let member = Member { tiers, capture, shares_captures: false, given_up: None };
+                root.family.regions.lock().push(member);
                 region
             }
         };
@@ -319,9 +323,9 @@ impl Tiers {
         let points = self.back.points([taker.slot]);
         // With one stream nothing is recorded by itself; these points are looked at later.
         self.back.record(taker.slot);
-        for relative in self.family.regions.lock().iter_mut() {
-            if relative.capture.is_some_and(&is_released) && relative.given_up.is_none() {
-                relative.given_up = Some(points.clone());
+        for member in self.family.regions.lock().iter_mut() {
+            if member.capture.is_some_and(&is_released) && member.given_up.is_none() {
+                member.given_up = Some(points.clone());
             }
         }
         self.sweep_regions(Sweep::WithoutWaiting);
@@ -331,9 +335,9 @@ impl Tiers {
     /// A region is given up by whoever dedicated it. Its memory goes when its last block does.
     pub(super) fn give_up_region(&self, region: &Arc<Tiers>) {
         region.back.set_keep_bytes(0);
-        for relative in self.family.regions.lock().iter_mut() {
-            if Arc::ptr_eq(&relative.tiers, region) {
-                relative.given_up = Some(Points::default());
+        for member in self.family.regions.lock().iter_mut() {
+            if Arc::ptr_eq(&member.tiers, region) {
+                member.given_up = Some(Points::default());
             }
         }
         self.sweep_regions(Sweep::WithoutWaiting);
@@ -344,9 +348,7 @@ impl Tiers {
         let mut released = 0;
         let given_up: Vec<(Arc<Tiers>, Points)> = {
             let regions = self.family.regions.lock();
-            let of = |relative: &Relative| {
-                Some((Arc::clone(&relative.tiers), relative.given_up.clone()?))
-            };
+            let of = |member: &Member| Some((Arc::clone(&member.tiers), member.given_up.clone()?));
             regions.iter().filter_map(of).collect()
         };
         for (region, points) in given_up {
@@ -366,7 +368,7 @@ impl Tiers {
             self.remember_peaks();
             let gone = {
                 let mut regions = self.family.regions.lock();
-                let at = regions.iter().position(|relative| Arc::ptr_eq(&relative.tiers, &region));
+                let at = regions.iter().position(|member| Arc::ptr_eq(&member.tiers, &region));
                 // Whoever sums up has the lock, and finds the region's counts here or there.
                 at.map(|at| {
                     self.accounts.add_gone_region(&region.own_stats());
@@ -425,15 +427,15 @@ impl Tiers {
             return self.family.regions().into_iter().find(around);
         };
         // A region knows what was captured for it, and no more.
-        let mine = |relative: &Relative| {
-            relative.capture.is_some_and(|captured| captured.tiers == self.identity.id)
+        let mine = |member: &Member| {
+            member.capture.is_some_and(|captured| captured.tiers == self.identity.id)
         };
         let captured: Vec<Arc<Tiers>> = {
             let regions = root.family.regions.lock();
             regions
                 .iter()
-                .filter(|relative| mine(relative))
-                .map(|relative| Arc::clone(&relative.tiers))
+                .filter(|member| mine(member))
+                .map(|member| Arc::clone(&member.tiers))
                 .collect()
         };
         captured.into_iter().find(around)
@@ -445,9 +447,9 @@ impl Tiers {
             return Vec::new();
         }
         let regions = self.family.regions.lock();
-        let relative = regions.iter().filter(|relative| relative.given_up.is_none());
+        let members = regions.iter().filter(|member| member.given_up.is_none());
         let mut captures: Vec<CaptureId> =
-            relative.filter_map(|relative| relative.capture?.capture).collect();
+            members.filter_map(|member| member.capture?.capture).collect();
         captures.sort_unstable();
         captures.dedup();
         captures

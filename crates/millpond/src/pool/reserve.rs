@@ -1,4 +1,4 @@
-//! Blocks set aside before they are needed.
+//! Blocks set aside before they are needed, for any stream: nobody has used them, so nothing has to be waited for.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What one thread keeps for one stream, shelf by shelf, and how much that may be.
 //!
-//! A stack that is used by pointers: taking a block is a load, a comparison and a store.
+//! Each shelf is a stack that is used by pointers: taking a block is a load, a comparison and a store.
 //!
 //! ```text
 //!   floor │ block │ block │ block │       │       │
@@ -9,6 +9,12 @@
 //! ```
 //!
 //! Below the first block is the floor, whose size fits no request: so that whoever takes a block need not ask whether there is one.
+//!
+//! ```text
+//!   floor ≤ top ≤ limit
+//!   room + Σ blocks on the shelves, those pending left out: bytes = most_bytes
+//!   the slot that a hit took from last has a live block  ⇒  it is the one above the top of its shelf
+//! ```
 
 use std::sync::atomic::AtomicU32;
 use std::{mem, ptr, slice};

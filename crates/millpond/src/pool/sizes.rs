@@ -1,14 +1,16 @@
-//! The block sizes that slabs serve: eight for each doubling, from 256 bytes to 32 KiB.
+//! Sizes: which kind of block serves a request, and where caches keep it.
+//!
+//! Slabs serve classes of blocks, eight for each doubling, from 256 bytes to 32 KiB:
 //!
 //! ```text
 //!   256 512 768 … 2048 │ 2304 … 4096 │ 4608 … 8192 │ 9216 … 16384 │ 18432 … 32768
 //!   step 256           │ 256         │ 512         │ 1024         │ 2048
 //! ```
 //!
-//! A block is at most 12.5 % larger than what was asked for (from 2 KiB on). Larger requests are blocks of their own, in steps of 512 bytes.
+//! A block is at most 12.5 % larger than what was asked for (from 2 KiB on). Larger requests are blocks of their own: up to 1 MiB in sizes
+//! that go on as classes do, so that any block of a shelf serves any request that comes there, and above in steps of 512 bytes.
 //!
-//! Where a cache keeps a block: one shelf for each class of slabs, and one for each size of blocks of their own, up to 1 MiB. These sizes
-//! go on as classes do, eight for each doubling, so that any block of a shelf serves any request that comes there.
+//! A cache has one shelf for each class, and one for each size of blocks of their own up to 1 MiB:
 //!
 //! ```text
 //!   0 … 39: classes, to 32 KiB │ 40 … 79: sizes, to 1 MiB │ 80: pending, to 16 MiB │ 81: no cache keeps it
@@ -22,7 +24,10 @@
 //! Both kinds are numbered together so that a hit need not ask which kind a block is: where sizes are random, the machine would
 //! guess wrong every other time.
 //!
-//! Which kind of block serves a request.
+//! ```text
+//!   request ≤ block_bytes ≤ request × 9/8        from 2 KiB to 1 MiB, with the default alignment
+//!   shelf(request) = shelf(block that serves it)
+//! ```
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 

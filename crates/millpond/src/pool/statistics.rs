@@ -1,8 +1,13 @@
-//! What a pool has done, in numbers.
+//! What threads and pools have done, in numbers.
 //!
-//! What a thread has allocated and freed.
+//! Each thread counts for itself, in a line that only it writes. Sums are made when somebody asks.
 //!
-//! What the pool holds and has done.
+//! ```text
+//!   misses of a thread = Σ tiers: allocations that the tier served
+//!   hits = allocations − misses
+//!   live bytes of a thread = allocated − freed, with the statistics and without        negative, if it frees what others allocate
+//!   statistics of a pool = Σ threads + Σ regions + regions that are gone − what was counted at the last reset
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -220,7 +220,7 @@ impl ThreadCache {
 
     /// As [`take`](Self::take), also if more is left over than a word can say: the caller notes in the block's header what was requested
     /// then.
-    pub(super) fn take_ample(&self, shelf: Shelf, requested: usize) -> Option<(u64, Word)> {
+    pub(super) fn take_oversized(&self, shelf: Shelf, requested: usize) -> Option<(u64, Word)> {
         let take = |shelves: &mut Shelves| {
             let block = shelves.pop_any(shelf)?;
             let slack = (block.bytes() as usize - requested).min(Word::MOST_SLACK);

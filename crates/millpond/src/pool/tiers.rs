@@ -1,4 +1,28 @@
-//! The pool itself: the tiers, and how blocks go from one to the next.
+//! A set of tiers, and how blocks go from one to the next: a pool's, or those of a region or a capture.
+//!
+//! ```text
+//!         allocate                                             free
+//!            │ hit: fast_path                                    │ hit: fast_path
+//!            ▼                                                   ▼
+//!    allocate: the thread's cache again, its inbox,      free: right block, live, this size? Into its owner's cache,
+//!            │ global cache, reserve, slabs                │   or on its way there
+//!            ▼                                             ▼ what no cache has room for
+//!    memory: free ranges, what caches keep,              drain: global cache, slabs, back; caches are emptied
+//!            │ what regions lend, the driver               │
+//!            ▼                                             ▼
+//!            └─────────────────────── back ────────────────┘
+//! ```
+//!
+//! `Tiers` is what belongs to one pool and nothing else: each field is a tier, or what is known about all of them, with its own methods in its
+//! own file. Here is what no field can do alone. `allocate` and `free` are the two journeys, from where the fast path ends; `memory` is where
+//! ranges for blocks and slabs are from; `drain` is the way down that free blocks go, one by one or all at once; `report` sums up.
+//!
+//! ```text
+//!   pool:               parent = none
+//!   region, capture:    parent = the pool, regions = ∅
+//!   capture:            caches = ∅, and its part of the global cache goes nowhere else until its end
+//!   drained  ⇒  blocks in thread caches = blocks in the global cache = 0      but for what threads do meanwhile
+//! ```
 
 mod allocate;
 mod drain;

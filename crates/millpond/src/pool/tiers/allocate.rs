@@ -1,4 +1,7 @@
-//! Allocating: the thread's cache, then each tier behind it, and the driver last.
+//! The journey of an allocation, from where the fast path ends: the thread's cache, each tier behind it, and the driver last.
+//!
+//! Blocks come in batches: the caller gets one, its cache the rest. With `Patience::None` a request takes only what can be had at once, and
+//! is refused where it would have to wait for the driver or for another stream.
 
 use std::sync::Arc;
 
@@ -74,17 +77,17 @@ impl Tiers {
 
     fn take_from_cache(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let taken = self.settings.shelf_of(bytes).and_then(|shelf| cache.take(shelf, bytes));
-        taken.or_else(|| self.take_ample(cache, bytes, shape))
+        taken.or_else(|| self.take_oversized(cache, bytes, shape))
     }
 
     /// A block of its own from a cache, if the request is for one that must be looked at: blocks are aligned to much, or it has far more
     /// bytes than were asked for.
-    fn take_ample(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+    fn take_oversized(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let Shape::Own { bytes: block_bytes, align } = shape else { return None };
         if block_bytes > LARGEST_CACHED_BYTES as u64 {
             return None;
         }
-        let (offset, live) = cache.take_ample(Shelf::of_own(block_bytes), bytes)?;
+        let (offset, live) = cache.take_oversized(Shelf::of_own(block_bytes), bytes)?;
         if offset & (align - 1) == 0 {
             if live.slack() == Word::MOST_SLACK {
                 self.block_at(offset).expect("caches keep blocks").header.set_requested(bytes);
@@ -137,7 +140,7 @@ impl Tiers {
     }
 
     /// This thread's cache for a stream. Later calls find it at once, unless they must come by here again.
-    pub(in crate::pool) fn attach(
+    pub(super) fn attach(
         self: &Arc<Tiers>,
         stream: Stream,
         taker: Taker,
@@ -182,7 +185,7 @@ impl Tiers {
     }
 
     /// The cache has no such block. A thread that is ending has no cache.
-    pub(in crate::pool) fn allocate_behind_cache(
+    fn allocate_behind_cache(
         &self,
         bytes: usize,
         shape: Shape,
@@ -251,7 +254,7 @@ impl Tiers {
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(in crate::pool) fn allocate_of_slab(
+    fn allocate_of_slab(
         &self,
         bytes: usize,
         class: Class,
@@ -391,7 +394,7 @@ impl Tiers {
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(in crate::pool) fn allocate_own(
+    fn allocate_own(
         &self,
         bytes: usize,
         shape: Shape,

@@ -1,4 +1,7 @@
-//! Free blocks on their way down: out of caches into the global cache, into slabs, into the back.
+//! The way down of free blocks: out of caches into the global cache, into slabs, into the back.
+//!
+//! They go one by one, when a cache is full or its thread ends, and all together, when memory is needed elsewhere. Whoever empties caches holds
+//! the lock of draining until everything is in the back, so that the next one finds it there.
 
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ pub(in crate::pool) enum Keep {
 
 impl Tiers {
     /// Gives free blocks of slabs to the global cache, or what it has no room for to their slabs.
-    pub(in crate::pool) fn give_of_slabs(
+    pub(super) fn give_of_slabs(
         &self,
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
@@ -140,7 +143,7 @@ impl Tiers {
         slabs.give_back(entry, points, |points| self.back.forget_needless(points))
     }
 
-    pub(in crate::pool) fn free_slab(&self, slab: EmptySlab) {
+    fn free_slab(&self, slab: EmptySlab) {
         let EmptySlab { header, node, start, class, points } = slab;
         self.page_map.set_all(start, class.slab_bytes(), None);
         self.central.lock().slabs.header_is_unused(class, header);
@@ -148,26 +151,18 @@ impl Tiers {
     }
 
     /// Gives free blocks of their own to the back.
-    pub(in crate::pool) fn free_own(
-        &self,
-        entries: impl IntoIterator<Item = Entry>,
-        stream: StreamSlot,
-    ) {
+    pub(super) fn free_own(&self, entries: impl IntoIterator<Item = Entry>, stream: StreamSlot) {
         self.free_own_at(entries.into_iter().map(|entry| entry.offset), stream);
     }
 
     /// As [`free_own`](Self::free_own), of the blocks that begin at some offsets.
-    pub(in crate::pool) fn free_own_at(
-        &self,
-        offsets: impl IntoIterator<Item = u64>,
-        stream: StreamSlot,
-    ) {
+    pub(super) fn free_own_at(&self, offsets: impl IntoIterator<Item = u64>, stream: StreamSlot) {
         self.back.free(offsets.into_iter().map(|offset| self.take_off_page_map(offset)), stream);
     }
 
     /// Forgets a free block of its own, before somebody else gets its memory.
     #[inline]
-    pub(in crate::pool) fn take_off_page_map(&self, offset: u64) -> (NodeId, HeaderId) {
+    pub(super) fn take_off_page_map(&self, offset: u64) -> (NodeId, HeaderId) {
         let header = self.page_map.get(offset).expect("a block that is not given back");
         header.word(0).set(Word::FREE);
         self.page_map.set(offset, None);
@@ -175,7 +170,7 @@ impl Tiers {
     }
 
     /// Gives back what the owner's thread has freed and is pending.
-    pub(in crate::pool) fn give_back_pending(&self, cache: &ThreadCache) {
+    pub(super) fn give_back_pending(&self, cache: &ThreadCache) {
         let mut pending = Pending::default();
         cache.take_pending(&mut pending);
         if !pending.is_empty() {
@@ -194,7 +189,7 @@ impl Tiers {
         }
     }
 
-    pub(in crate::pool) fn give_free(
+    pub(super) fn give_free(
         &self,
         entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
         keep: Keep,
@@ -234,7 +229,7 @@ impl Tiers {
     }
 
     /// Empties a cache, whoever's it is.
-    pub(in crate::pool) fn drain_cache(&self, cache: &ThreadCache, keep: Keep) {
+    pub(super) fn drain_cache(&self, cache: &ThreadCache, keep: Keep) {
         let (stream, (offsets, parcel, freed)) = self
             .caches
             .reclaim(|| (cache.stream(), cache.take_all(|| self.take_arrived(cache, usize::MAX))));
@@ -248,7 +243,7 @@ impl Tiers {
 
     /// Takes some of what others have freed out of a cache, whoever's it is, and leaves what the cache keeps.
     #[cold]
-    pub(in crate::pool) fn drain_inbox(&self, cache: &ThreadCache, most: usize) {
+    pub(super) fn drain_inbox(&self, cache: &ThreadCache, most: usize) {
         let take = || cache.while_frozen(|| self.take_arrived(cache, most));
         let freed = self.caches.reclaim(take);
         self.give_free(freed, Keep::Yes);
@@ -268,7 +263,7 @@ impl Tiers {
 
     /// Takes blocks of their own out of the global cache and then out of threads' caches, some at a time, until `enough` says so: a cache that keeps what is not needed stays
     /// quick, and so does this call. `None`: there is not enough, or with slack to spend, it would take too long.
-    pub(in crate::pool) fn drain_until<T>(
+    pub(super) fn drain_until<T>(
         &self,
         mut enough: impl FnMut() -> DriverResult<Option<T>>,
     ) -> DriverResult<Option<T>> {

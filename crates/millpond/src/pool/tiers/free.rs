@@ -1,4 +1,7 @@
-//! Freeing: into the owner's cache if it is this thread's, else on its way home.
+//! The journey of a free, from where the fast path ends: into the owner's cache if it is this thread's, else on its way home.
+//!
+//! A free first finds out whether it is right: whether a block begins at the address, is live, and was asked for with as many bytes. Whoever
+//! then changes the block's word from `Live` has freed it; of two threads that try, the other hears of it.
 
 use std::sync::Arc;
 
@@ -34,7 +37,7 @@ impl Tiers {
     }
 
     /// The free block of a cache that begins at an offset.
-    pub(in crate::pool) fn entry_at(&self, offset: u64) -> Entry {
+    pub(super) fn entry_at(&self, offset: u64) -> Entry {
         self.block_at(offset).expect("caches keep blocks").entry()
     }
 
@@ -156,7 +159,7 @@ impl Tiers {
     }
 
     /// Frees a block that was live a moment ago. `false`: another thread was quicker.
-    pub(in crate::pool) fn free_live(
+    fn free_live(
         &self,
         block: Block<'_>,
         now: Word,
@@ -236,7 +239,7 @@ impl Tiers {
     }
 
     #[cold]
-    pub(in crate::pool) fn not_a_block(&self, ptr: DevicePtr) -> FreeError {
+    fn not_a_block(&self, ptr: DevicePtr) -> FreeError {
         let offset = self.back.offset_of(ptr);
         let interior = offset.and_then(|offset| {
             let header = self.page_map.last_before(offset)?;
@@ -257,7 +260,7 @@ impl Tiers {
 
     /// Leaves blocks for their owner to find.
     #[inline(never)]
-    pub(in crate::pool) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
+    pub(super) fn deliver(&self, Parcel { owner, mut blocks }: Parcel) {
         let owner = self.caches.of_tag(owner);
         match owner.inbox.leave(&mut blocks, MOST_IN_INBOX) {
             Left::Found => {}
@@ -269,7 +272,7 @@ impl Tiers {
     /// A block that came by a cache's inbox. While this runs the owner's thread does nothing else with the cache: it is the
     /// caller, or it is kept out.
     #[inline]
-    pub(in crate::pool) fn accept_from_inbox(
+    pub(super) fn accept_from_inbox(
         &self,
         cache: &ThreadCache,
         freed: RemoteFree,
@@ -285,7 +288,7 @@ impl Tiers {
     }
 
     /// Takes blocks that others have freed back into their owner's cache, by the owner's thread. `false`: there were none.
-    pub(in crate::pool) fn collect_inbox(&self, cache: &ThreadCache) -> bool {
+    pub(super) fn collect_inbox(&self, cache: &ThreadCache) -> bool {
         if !cache.inbox.may_have_something() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Memory for blocks and slabs: what is there, what caches keep, what regions lend, and the driver's last.
+//! Memory for blocks and slabs: free ranges first, then what caches keep, what regions lend, and the driver's last.
 
 use crate::driver::{DriverError, DriverResult};
 use crate::pool::back::{Placed, Reach, Wanted};
@@ -90,7 +90,7 @@ impl Tiers {
     /// Whether to empty caches before the driver is asked for memory. Caches that were emptied have to fill again, so with slack
     /// to spend it is not done for every request that finds no place, unless they have come to keep more than the slack. Without slack,
     /// memory comes first: it is done whenever there is not enough.
-    pub(in crate::pool) fn is_worth_draining(&self, bytes: u64) -> bool {
+    fn is_worth_draining(&self, bytes: u64) -> bool {
         /// Requests between two drains, for a slack of 1.
         const PATIENCE: f64 = 4096.0;
         let missed = self.caches.count_request_without_place();
@@ -115,13 +115,13 @@ impl Tiers {
     }
 
     /// What is used and nobody's: kept in caches, and left over in slabs and by rounding.
-    pub(in crate::pool) fn kept_bytes(&self) -> u64 {
+    pub(super) fn kept_bytes(&self) -> u64 {
         self.back.used_bytes().saturating_sub(self.live_bytes())
     }
 
     /// Gives back whatever the pool and its regions do not use, because one of them has nothing left. Returns how many bytes,
     /// so that nobody tries again in vain.
-    pub(in crate::pool) fn release_for_request(&self) -> usize {
+    pub(super) fn release_for_request(&self) -> usize {
         let parent = self.family.parent();
         let root = parent.as_deref().unwrap_or(self);
         let reserved = root.release_reserve();

@@ -1,4 +1,4 @@
-//! What tiers hold and have done: sums over threads, tiers and regions, made when asked for.
+//! What tiers hold and have done: sums over threads and regions, made when they are asked for, and the layout of memory.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -125,7 +125,7 @@ impl Tiers {
     }
 
     /// As [`usage`](Self::usage), of the pool a region belongs to.
-    pub(in crate::pool) fn family_usage(&self) -> Usage {
+    fn family_usage(&self) -> Usage {
         self.family.parent().map_or_else(|| self.usage(), |parent| parent.usage())
     }
 
@@ -257,11 +257,7 @@ impl Tiers {
     }
 
     /// Writes a snapshot of a pool that has nothing for a request, if its settings say where. Returns what came of it.
-    pub(in crate::pool) fn write_oom_snapshot(
-        &self,
-        bytes: usize,
-        device_free: usize,
-    ) -> Option<String> {
+    fn write_oom_snapshot(&self, bytes: usize, device_free: usize) -> Option<String> {
         let path = self.settings.get().oom_snapshot?;
         let parent = self.family.parent();
         let root: &Tiers = parent.as_ref().map_or(self, |parent: &Arc<Tiers>| parent);
