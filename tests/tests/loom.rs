@@ -65,8 +65,6 @@ mod sync {
 
 #[path = "../../crates/millpond/src/pool/handshake.rs"]
 mod handshake;
-#[path = "../../crates/millpond/src/pool/inbox.rs"]
-mod inbox;
 #[path = "../../crates/millpond/src/pool/word.rs"]
 mod word;
 
@@ -96,7 +94,7 @@ macro_rules! owner_and_reclaimer {
 mod broken {
     mod sync {
         pub(super) use super::super::sync::{
-            AtomicBool, AtomicU64, Ordering, UnsafeCell, heavy_barrier, spin_loop,
+            AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, heavy_barrier, lock, spin_loop,
         };
 
         pub(super) fn light_barrier() {}
@@ -110,7 +108,7 @@ mod broken {
     }
 }
 
-use inbox::{Inbox, Left};
+use handshake::{Inbox, Left};
 use word::{BlockWord, Kind, Tag, Word};
 
 /// Tries every order with at most three preemptions, which is what the handshake takes to go wrong, and one more.
@@ -135,7 +133,7 @@ fn without_the_light_barrier_they_do_not() {
 /// Whether an owner who says that it knows something may act on it.
 fn acts(shared: &handshake::Handshake<usize>) -> bool {
     // SAFETY: no other thread is the owner.
-    unsafe { shared.as_owner_who_knows(|_| ()) }.is_some()
+    unsafe { shared.as_owner_if_known(|_| ()) }.is_some()
 }
 
 /// What no longer holds is not taken for known again because somebody reclaims at the same moment.

@@ -1,61 +1,79 @@
 //! The pool: device memory at the speed of `malloc`, with little held beyond what is used.
 //!
+//! A request goes down from tier to tier until one has a block. A freed block stops at the first tier that keeps it. The files are to be
+//! read in that order:
+//!
 //! ```text
-//!   thread cache      one per thread and stream; no lock, no atomic read-modify-write       thread_cache, shelf, attached
-//!        │  batches of 16, both ways
-//!   global cache      free blocks of all threads up to 1 MiB, by stream and size            middle
-//!        │
-//!   slabs             64–256 KiB of blocks of one class; larger blocks go past them         middle, size_class
-//!        │
-//!   back              best fit in addresses, memory with several addresses                  back, heap, pages, points
-//!        │
+//!   tier                     what it has                                                       files
+//!   ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+//!   fast path                what this thread used last, found by two comparisons              fast_path; from C: by_handle
+//!       │
+//!   thread cache             one per thread and stream: no lock, no atomic read-modify-write   thread_cache, shelves, caches
+//!       │  batches of 16, both ways
+//!   global cache, reserve    free blocks of all threads by stream and size; set aside          central, reserve
+//!       │
+//!   slabs                    64–256 KiB of blocks of one class; larger ones go past them       slabs
+//!       │
+//!   stream order             whose memory a stream may have, and what it must wait for         points, streams
+//!       │
+//!   page backend             best fit in addresses, memory with several addresses              back, heap, pages
+//!       │
 //!   driver
 //! ```
 //!
-//! Blocks are described on the host, by `headers` that `page_map` finds by address; that is how a bad free is told from a
-//! right one at full speed.
+//! `tiers` holds them together: the journey of an allocation, of a free, and of what caches give up. A hit reads in `fast_path`,
+//! `thread_cache` and `shelves`; a miss goes on in `tiers/allocate`, `central`, `slabs`, `tiers/memory` and the back. Beside the journey stand
+//! `regions`, which are tiers of their own, `background`, which looks after pools from time to time, `notes` on blocks of which more is known,
+//! and `statistics`.
+//!
+//! Device memory cannot hold what is known of it. Blocks are described on the host: `sizes` says which kind of block serves a request, and
+//! `blocks` finds a block's header by its address, and in it the `word` that says what the block is at the moment. So a bad free is told from
+//! a right one at full speed. What threads do to one block or one cache at the same time is in `word` and `handshake`, which loom tries.
+//!
+//! ```text
+//!   a block is in one place      a user's │ a thread's cache │ an outbox or inbox │ global cache, reserve or slab
+//!   and its word says which      Live     │ Cached           │ Remote             │ Free
+//!
+//!   allocations = hits of thread caches + global hits + reserve hits + reuse hits + device allocations
+//!   live bytes  = Σ threads: bytes allocated − bytes freed
+//!   used bytes of the back = live + kept in caches + set aside + left over in slabs and by rounding
+//! ```
+//!
+//! The last two are sums over threads that go on meanwhile; the others hold at every moment, but for a block that is on its way.
 
-#[allow(unsafe_code)]
-mod attached;
 mod back;
 mod background;
 mod bins;
+#[allow(unsafe_code)]
+mod blocks;
+#[allow(unsafe_code)]
+mod by_handle;
+#[allow(unsafe_code)]
+mod caches;
+mod central;
 mod config;
-mod counters;
+#[allow(unsafe_code)]
+mod fast_path;
 #[allow(unsafe_code)]
 mod handshake;
-mod headers;
 mod heap;
-mod inbox;
-mod inner;
-mod membarrier;
-mod middle;
 mod nodes;
-mod numbers;
-#[allow(unsafe_code)]
-mod page_map;
+mod notes;
 mod page_words;
 mod pages;
-#[allow(unsafe_code)]
-mod pointer_stack;
-#[allow(unsafe_code)]
-mod pointer_stacks;
 mod points;
+mod regions;
+mod reserve;
 #[allow(unsafe_code)]
-mod raw_handle;
-mod region;
-#[allow(unsafe_code)]
-mod remembered_pointers;
-mod scope;
-mod shelf;
-mod size_class;
-mod stats;
+mod shelves;
+mod sizes;
+mod slabs;
+mod statistics;
 mod streams;
 mod sync;
 #[allow(unsafe_code)]
 mod thread_cache;
-#[allow(unsafe_code)]
-mod thread_memory;
+mod tiers;
 mod word;
 
 use std::sync::{Arc, Weak};
@@ -63,12 +81,13 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use self::background::Watch;
+pub use self::by_handle::{ByHandle, Remembered};
 pub use self::config::{ConfigError, PoolConfig};
-use self::inner::{BelongsTo, Inner, InnerOptions};
-pub use self::raw_handle::{ByHandle, Remembered};
-pub use self::region::{Region, RegionOptions};
-pub use self::scope::{TagScope, TagUsage, tag};
-pub use self::stats::PoolStats;
+pub use self::notes::{TagScope, TagUsage, tag};
+use self::regions::BelongsTo;
+pub use self::regions::{Region, RegionOptions};
+pub use self::statistics::PoolStats;
+use self::tiers::{Tiers, TiersOptions};
 use crate::driver::{
     Access, CaptureId, Counted, DevicePtr, Driver, DriverError, PhysicalProperties, Stream,
 };
@@ -104,7 +123,7 @@ use crate::trace::Snapshot;
 pub struct Pool {
     /// Dropped first: while the background looks, the pool is there.
     watch: Option<Arc<Watch>>,
-    inner: LeftToParent<Arc<Inner>>,
+    tiers: LeftToParent<Arc<Tiers>>,
 }
 
 impl Pool {
@@ -127,17 +146,17 @@ impl Pool {
     }
 
     fn make(driver: Arc<dyn Driver>, config: PoolConfig) -> Result<Pool, DriverError> {
-        let options = InnerOptions {
+        let options = TiersOptions {
             belongs_to: BelongsTo::Pool,
             parent: Weak::new(),
             properties: PhysicalProperties::default(),
             access: Access::ReadWrite,
             config,
         };
-        membarrier::register();
-        remembered_pointers::forget_in_children();
-        let inner = LeftToParent::new(Arc::new(Inner::new(Counted::new(driver), options)?));
-        Ok(Pool { watch: background::watch(&inner).map(Arc::new), inner })
+        sync::register_barriers();
+        fast_path::forget_in_children();
+        let tiers = LeftToParent::new(Arc::new(Tiers::new(Counted::new(driver), options)?));
+        Ok(Pool { watch: background::watch(&tiers).map(Arc::new), tiers })
     }
 
     /// The pool of the whole process, made by whoever asks first. A forked child has its own.
@@ -155,7 +174,7 @@ impl Pool {
 
     /// How the pool behaves.
     pub fn config(&self) -> PoolConfig {
-        self.inner.settings.get()
+        self.tiers.settings.get()
     }
 
     /// Changes how the pool behaves, from now on. Threads' caches are emptied into the global cache, which keeps what it has
@@ -165,26 +184,26 @@ impl Pool {
     /// # Errors
     /// A setting that makes no sense, named. Nothing has changed then.
     pub fn set_config(&self, config: PoolConfig) -> Result<(), ConfigError> {
-        if self.inner.has_forked() {
+        if self.tiers.has_forked() {
             return config.check();
         }
         let config = config.in_place_of(&self.config());
         config.check()?;
-        self.inner.set_config(&config);
+        self.tiers.set_config(&config);
         if self.watch.is_some() {
-            background::reschedule(&self.inner);
+            background::reschedule(&self.tiers);
         }
         Ok(())
     }
 
     /// What the pool has done since the statistics were reset.
     pub fn stats(&self) -> PoolStats {
-        self.inner.stats()
+        self.tiers.stats()
     }
 
     /// Counts anew from here. What is held at the moment still is.
     pub fn reset_stats(&self) {
-        self.inner.reset_stats();
+        self.tiers.reset_stats();
     }
 
     /// What is left of [`allocate`](Resource::allocate) for those who have tried [`allocate_by_handle`](Self::allocate_by_handle).
@@ -193,7 +212,7 @@ impl Pool {
     /// As [`Resource::allocate`].
     #[inline]
     pub fn allocate_uncached(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
-        self.inner.allocate_slow(bytes, stream)
+        self.tiers.allocate_slow(bytes, stream)
     }
 
     /// What is left of [`deallocate`](Resource::deallocate) for those who have tried
@@ -208,7 +227,7 @@ impl Pool {
         bytes: usize,
         stream: Stream,
     ) -> Result<(), FreeError> {
-        self.inner.deallocate_missed(ptr, Some(bytes), stream)
+        self.tiers.deallocate_slow(ptr, Some(bytes), stream)
     }
 
     /// Takes a block back whose size the caller does not know.
@@ -216,7 +235,7 @@ impl Pool {
     /// # Errors
     /// As [`Resource::deallocate`].
     pub fn deallocate_unsized(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
-        self.inner.deallocate(ptr, None, stream)
+        self.tiers.deallocate(ptr, None, stream)
     }
 
     /// Takes a block back, with any size that it holds: what was asked for, rounded up.
@@ -242,7 +261,7 @@ impl Pool {
     /// As [`deallocate_within`](Self::deallocate_within).
     pub fn check_within(&self, ptr: DevicePtr, bytes: usize) -> Result<(), FreeError> {
         let allocated_bytes = self.bytes_of(ptr)?;
-        if bytes <= allocated_bytes.max(self.inner.held_bytes(ptr)) {
+        if bytes <= allocated_bytes.max(self.tiers.held_bytes(ptr)) {
             return Ok(());
         }
         Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes })
@@ -253,7 +272,7 @@ impl Pool {
     /// # Errors
     /// As [`Resource::deallocate`], of an address where no block begins.
     pub fn bytes_of(&self, ptr: DevicePtr) -> Result<usize, FreeError> {
-        self.inner.bytes_of(ptr)
+        self.tiers.bytes_of(ptr)
     }
 
     /// A block that can be had at once, or an error: for requests that must wait neither for the driver nor for another stream.
@@ -261,7 +280,7 @@ impl Pool {
     /// # Errors
     /// [`AllocError::WouldWait`], besides those of [`Resource::allocate`].
     pub fn allocate_now(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
-        self.inner.allocate_now(bytes, stream)
+        self.tiers.allocate_now(bytes, stream)
     }
 
     /// Says that a block is used on another stream, too: when it is freed, its memory waits for what that stream has been
@@ -270,7 +289,7 @@ impl Pool {
     /// # Errors
     /// As [`Resource::deallocate`], of an address where no block begins.
     pub fn record_stream(&self, ptr: DevicePtr, stream: Stream) -> Result<(), FreeError> {
-        self.inner.record_stream(ptr, stream)
+        self.tiers.record_stream(ptr, stream)
     }
 
     /// Sets `count` blocks for requests of `bytes` aside, for any stream: all of them, or none.
@@ -278,7 +297,7 @@ impl Pool {
     /// # Errors
     /// There is not enough memory.
     pub fn preallocate(&self, bytes: usize, count: usize) -> Result<(), AllocError> {
-        self.inner.preallocate(bytes, count)
+        self.tiers.preallocate(bytes, count)
     }
 
     /// A part of the pool for a purpose of its own.
@@ -291,7 +310,7 @@ impl Pool {
 
     /// Captures that have memory of this pool and were not released. Without those of a [region](RegionOptions) that has them share it.
     pub fn captures(&self) -> Vec<CaptureId> {
-        self.inner.captures()
+        self.tiers.captures()
     }
 
     /// Gives up the memory that was allocated while a stream was captured. Until then it serves that capture alone, since
@@ -301,23 +320,23 @@ impl Pool {
     /// # Errors
     /// The stream is none of this device.
     pub fn release_capture(&self, capture: CaptureId, stream: Stream) -> Result<(), DriverError> {
-        self.inner.release_capture(capture, stream)
+        self.tiers.release_capture(capture, stream)
     }
 
     /// What is live by the name of the [scope](tag) that allocated it, the largest first.
     pub fn live_by_tag(&self) -> Vec<TagUsage> {
-        self.inner.live_by_tag()
+        self.tiers.live_by_tag()
     }
 
     /// Empties the caches of all threads and the global cache. Their memory stays with the pool, where it can merge.
     pub fn trim_cache(&self) {
-        self.inner.drain();
+        self.tiers.drain();
     }
 
     /// Merges what caches keep, and gives back what nobody has needed since the background last looked. Waits for nothing.
     /// Returns the bytes given back.
     pub fn defragment(&self) -> usize {
-        self.inner.defragment()
+        background::defragment(&self.tiers)
     }
 
     /// Gives back everything that nobody holds, preallocated blocks too, and counts anew. A held block is not touched. Returns
@@ -331,12 +350,12 @@ impl Pool {
     /// Does what the background does once an interval: for a program that has the background switched off and knows its own quiet
     /// moments, and for tests, which must not depend on a clock.
     pub fn interval_has_passed(&self) {
-        self.inner.interval_has_passed();
+        background::interval_has_passed(&self.tiers);
     }
 
     /// What stands in the pool's memory now, in the form that PyTorch's memory viewer reads.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.snapshot()
+        self.tiers.snapshot()
     }
 
     /// Checks everything that must hold between calls. Slow: for tests.
@@ -344,7 +363,7 @@ impl Pool {
     /// # Panics
     /// If something does not hold.
     pub fn assert_valid(&self) {
-        self.inner.assert_valid();
+        self.tiers.assert_valid();
     }
 }
 
@@ -363,27 +382,27 @@ pub enum OpenError {
 impl Resource for Pool {
     #[inline]
     fn allocate(&self, bytes: usize, stream: Stream) -> Result<DevicePtr, AllocError> {
-        self.inner.allocate(bytes, stream)
+        self.tiers.allocate(bytes, stream)
     }
 
     #[inline]
     fn deallocate(&self, ptr: DevicePtr, bytes: usize, stream: Stream) -> Result<(), FreeError> {
-        self.inner.deallocate(ptr, Some(bytes), stream)
+        self.tiers.deallocate(ptr, Some(bytes), stream)
     }
 
     fn usage(&self) -> Usage {
-        self.inner.usage()
+        self.tiers.usage()
     }
 
     fn trim(&self) -> usize {
-        self.inner.trim()
+        self.tiers.trim()
     }
 
     fn recoverable(&self) -> Recoverable {
-        self.inner.recoverable()
+        self.tiers.recoverable()
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
-        self.inner.back.driver().driver()
+        self.tiers.back.driver().driver()
     }
 }

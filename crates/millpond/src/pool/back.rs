@@ -34,7 +34,7 @@ use self::growth::Growth;
 use self::handles::Handles;
 use self::kept::Kept;
 use self::plan::largest_handle_pages;
-use super::headers::HeaderId;
+use super::blocks::HeaderId;
 use super::heap::{Heap, NodeId, Use};
 use super::pages::{MappingId, Pages};
 use super::points::{Points, StreamSlot};

@@ -1,12 +1,24 @@
-//! The thread that looks after all pools of the process from time to time.
+//! The thread that looks after all pools of the process from time to time, and what it does for each.
+//!
+//! Each interval it merges what caches keep, if too much of what is reserved is not live, and gives back pages that nobody has needed for a
+//! while. How long that is, each pool learns from its mistakes. Between intervals a request wakes it that sees too much lie about.
+//!
+//! ```text
+//!   1 ≤ patience ≤ 64 intervals
+//!   memory was fetched again soon after some was given back  ⇒  patience doubles
+//!   16 intervals without that                                ⇒  patience halves
+//! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::inner::Inner;
+use super::regions::{BelongsTo, Sweep};
+use super::tiers::Tiers;
+use crate::driver::Driver;
 use crate::fork::Process;
 
 static BACKGROUND: LazyLock<Background> = LazyLock::new(Background::default);
@@ -29,7 +41,7 @@ struct Pools {
 #[derive(Debug)]
 struct Watched {
     id: u64,
-    inner: Weak<Inner>,
+    tiers: Weak<Tiers>,
     due: Instant,
     /// Somebody has seen that too much lies about.
     woken: bool,
@@ -43,7 +55,7 @@ pub(super) struct Watch {
 }
 
 /// Looks after a pool from now on. `None`: a forked child starts no threads.
-pub(super) fn watch(inner: &Arc<Inner>) -> Option<Watch> {
+pub(super) fn watch(tiers: &Arc<Tiers>) -> Option<Watch> {
     let process = Process::this();
     if process.is_child() {
         return None;
@@ -54,10 +66,15 @@ pub(super) fn watch(inner: &Arc<Inner>) -> Option<Watch> {
         // Without a thread pools work as well; what lies about then does until somebody trims.
         pools.thread = Some(thread.ok()?.thread().id());
     }
-    let due = Instant::now() + interval(inner);
-    pools.watched.push(Watched { id: inner.id, inner: Arc::downgrade(inner), due, woken: false });
+    let due = Instant::now() + interval(tiers);
+    pools.watched.push(Watched {
+        id: tiers.identity.id,
+        tiers: Arc::downgrade(tiers),
+        due,
+        woken: false,
+    });
     BACKGROUND.changed.notify_all();
-    Some(Watch { id: inner.id, process })
+    Some(Watch { id: tiers.identity.id, process })
 }
 
 /// Looks after a pool soon: too much of what it has reserved is nobody's.
@@ -70,16 +87,17 @@ pub(super) fn wake(id: u64) {
 }
 
 /// The settings of a pool have changed: its next turn may come sooner.
-pub(super) fn reschedule(inner: &Inner) {
+pub(super) fn reschedule(tiers: &Tiers) {
     let mut pools = BACKGROUND.pools.lock();
-    if let Some(watched) = pools.watched.iter_mut().find(|watched| watched.id == inner.id) {
-        watched.due = Instant::now() + interval(inner);
+    if let Some(watched) = pools.watched.iter_mut().find(|watched| watched.id == tiers.identity.id)
+    {
+        watched.due = Instant::now() + interval(tiers);
         BACKGROUND.changed.notify_all();
     }
 }
 
-fn interval(inner: &Inner) -> Duration {
-    Duration::from_millis(inner.settings.get().defrag_interval_ms)
+fn interval(tiers: &Tiers) -> Duration {
+    Duration::from_millis(tiers.settings.get().defrag_interval_ms)
 }
 
 fn run() {
@@ -96,20 +114,20 @@ fn run() {
             }
             continue;
         };
-        let (id, inner, is_due) = (next.id, next.inner.upgrade(), next.due <= now);
+        let (id, tiers, is_due) = (next.id, next.tiers.upgrade(), next.due <= now);
         next.woken = false;
-        if let Some(inner) = &inner
+        if let Some(tiers) = &tiers
             && is_due
         {
-            next.due = now + interval(inner);
+            next.due = now + interval(tiers);
         }
         pools.in_hand = Some(id);
         drop(pools);
-        if let Some(inner) = inner.filter(|inner| inner.settings.get().enable_defrag) {
+        if let Some(tiers) = tiers.filter(|tiers| tiers.settings.get().enable_defrag) {
             if is_due {
-                inner.interval_has_passed();
+                interval_has_passed(&tiers);
             } else {
-                inner.merge_if_fragmented();
+                merge_if_fragmented(&tiers);
             }
         }
         pools = BACKGROUND.pools.lock();
@@ -129,6 +147,162 @@ impl Drop for Watch {
         let is_background = pools.thread == Some(std::thread::current().id());
         while pools.in_hand == Some(self.id) && !is_background {
             BACKGROUND.changed.wait(&mut pools);
+        }
+    }
+}
+
+/// What the background knows of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    adaptive: Mutex<Adaptive>,
+    /// The background has been woken and has not looked yet.
+    fragmentation_seen: AtomicBool,
+}
+
+/// How long memory is kept that nobody needs, in intervals. Learns from its mistakes: memory that had to be fetched again was
+/// given back too early.
+#[derive(Debug)]
+struct Adaptive {
+    patience: u32,
+    /// Intervals since something was given back.
+    since_given_back: u32,
+    pages_created: u64,
+    quiet: u32,
+}
+
+const LONGEST_PATIENCE: u32 = 64;
+/// Intervals without regret after which patience is halved.
+const QUIET_INTERVALS: u32 = 16;
+/// Pages given back in one interval at the least; beyond that a quarter of what is spare.
+const PAGES_PER_INTERVAL: usize = 64;
+
+impl Default for Adaptive {
+    fn default() -> Adaptive {
+        Adaptive { patience: 1, since_given_back: u32::MAX, pages_created: 0, quiet: 0 }
+    }
+}
+
+impl Adaptive {
+    /// An interval has passed, in which so many pages were created in all. Returns how many intervals memory must have been
+    /// unused to be given back.
+    fn interval(&mut self, pages_created: u64) -> u32 {
+        let regretted =
+            pages_created > self.pages_created && self.since_given_back <= 2 * self.patience;
+        self.pages_created = pages_created;
+        self.since_given_back = self.since_given_back.saturating_add(1);
+        if regretted {
+            self.patience = (self.patience * 2).min(LONGEST_PATIENCE);
+            self.since_given_back = u32::MAX;
+            self.quiet = 0;
+        } else {
+            self.quiet += 1;
+            if self.quiet >= QUIET_INTERVALS {
+                self.patience = (self.patience / 2).max(1);
+                self.quiet = 0;
+            }
+        }
+        self.patience
+    }
+
+    fn given_back(&mut self) {
+        self.since_given_back = 0;
+    }
+}
+
+/// Merges what caches keep, and gives back what nobody has needed since the background last looked. Returns how many bytes.
+pub(super) fn defragment(tiers: &Tiers) -> usize {
+    if tiers.has_forked() {
+        return 0;
+    }
+    let mut released = tiers.sweep_regions(Sweep::WithoutWaiting) as usize;
+    for region in tiers.family.regions() {
+        released += defragment(&region);
+    }
+    tiers.drain();
+    tiers.forget_gone_streams();
+    if !tiers.back.has_pages() {
+        return released + tiers.back.trim() as usize;
+    }
+    let since = tiers.back.state().pages.now().saturating_sub(1);
+    let page_bytes = tiers.back.driver().device().granularity_bytes;
+    released + tiers.back.expire(usize::MAX, since) * page_bytes
+}
+
+/// What the background does from time to time. No allocation waits for more than one step of it.
+pub(super) fn interval_has_passed(tiers: &Tiers) {
+    if tiers.has_forked() {
+        return;
+    }
+    // Relaxed: only for it to be seen once an interval, however often it is looked at.
+    tiers.upkeep.fragmentation_seen.store(false, Ordering::Relaxed);
+    tiers.sweep_regions(Sweep::WithoutWaiting);
+    tiers.family.regions().iter().for_each(|region| interval_has_passed(region));
+    tiers.back.settle_gone_streams();
+    // What an idle thread has freed last is nobody's, and may expire.
+    tiers.give_back_all_pending();
+    merge_if_fragmented(tiers);
+    tiers.forget_gone_streams();
+    let (now, spare, pages_created) = {
+        let mut state = tiers.back.state();
+        state.tick();
+        (state.pages.now(), state.spare_pages(), state.counts.pages_created)
+    };
+    let mut adaptive = tiers.upkeep.adaptive.lock();
+    let patience = adaptive.interval(pages_created);
+    let Some(since) = now.checked_sub(1 + patience) else { return };
+    if tiers.back.expire(PAGES_PER_INTERVAL.max(spare / 4), since) > 0 {
+        adaptive.given_back();
+        // What was needed once, long ago, no longer says how much may be reserved; nor does what was live when memory was
+        // last asked for.
+        tiers.back.set_live_bytes(Some(tiers.live_bytes()));
+        tiers.back.state().forget_peak();
+    }
+}
+
+/// Empties caches, if too much of what is reserved is nobody's, so that it merges.
+pub(super) fn merge_if_fragmented(tiers: &Tiers) {
+    if tiers.fragmentation() > tiers.settings.get().defrag_threshold {
+        tiers.drain();
+    }
+}
+
+/// Wakes the background if too much of what is reserved is nobody's.
+pub(super) fn look_at_fragmentation(tiers: &Tiers) {
+    // A forked child's pool has no background.
+    if tiers.identity.process().is_child() {
+        return;
+    }
+    if tiers.family.belongs_to != BelongsTo::Pool
+        || tiers.upkeep.fragmentation_seen.load(Ordering::Relaxed)
+    {
+        return;
+    }
+    let config = tiers.settings.get();
+    if config.enable_defrag && tiers.fragmentation() > config.defrag_threshold {
+        tiers.upkeep.fragmentation_seen.store(true, Ordering::Relaxed);
+        wake(tiers.identity.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_fetched_again_makes_patient_and_quiet_makes_bold() {
+        let mut adaptive = Adaptive::default();
+        assert_eq!(adaptive.interval(10), 1, "the first pages are nobody's mistake");
+        adaptive.given_back();
+        assert_eq!(adaptive.interval(20), 2, "given back too early");
+        adaptive.given_back();
+        assert_eq!(adaptive.interval(30), 4);
+        for _ in 0..QUIET_INTERVALS - 1 {
+            assert_eq!(adaptive.interval(30), 4);
+        }
+        assert_eq!(adaptive.interval(30), 2, "nothing was missed for a while");
+        for round in 0..20 {
+            adaptive.given_back();
+            assert!(adaptive.interval(31 + round) <= LONGEST_PATIENCE);
         }
     }
 }

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::bins::STEP_BYTES;
-use super::shelf::{AtomicShelf, LARGEST_CACHED_BYTES, Shelf, cached_bytes};
-use super::size_class::{Class, LARGEST_BYTES};
-use super::thread_cache::Bounds;
+use super::shelves::Bounds;
+use super::sizes::{AtomicShelf, Class, LARGEST_BYTES, LARGEST_CACHED_BYTES, Shelf, cached_bytes};
 use crate::nearest::nearest;
 use crate::resource::ALIGNMENT;
 use crate::written;

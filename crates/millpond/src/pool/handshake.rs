@@ -1,5 +1,7 @@
-//! Something that one thread uses without a lock and without an atomic read-modify-write, while others may take it away for
-//! a moment:
+//! How other threads reach a cache: they take it away for a moment, or they leave something in its inbox.
+//!
+//! A [`Handshake`] is around something that one thread uses without a lock and without an atomic read-modify-write, while others may take it
+//! away:
 //!
 //! ```text
 //!   owner                               reclaimer (one at a time, under the pool's lock)
@@ -10,14 +12,22 @@
 //!   busy = false       (release)        gate &= !FROZEN       (release)
 //! ```
 //!
-//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after
-//! it and sees it.
+//! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after it and sees it.
 //!
 //! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. Whoever knows
 //! that it does not says so at the gate, too, so that one look answers both.
+//!
+//! An [`Inbox`] is where a cache's owner finds its blocks that others have freed.
+//!
+//! ```text
+//!   owner inside  ∧  reclaimer inside  =  never
+//!   gate = 0     ⇔  nobody has the value frozen, and what the owner knows holds
+//!   inbox filled ⇐  it has items, as seen under its lock
+//! ```
 
 use super::sync::{
-    AtomicBool, AtomicU64, Ordering, UnsafeCell, heavy_barrier, light_barrier, spin_loop,
+    AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, heavy_barrier, light_barrier, lock,
+    spin_loop,
 };
 
 /// What the gate says: a reclaimer has it.
@@ -50,7 +60,7 @@ impl<T> Handshake<T> {
     /// Runs something on the value, unless a reclaimer has it.
     ///
     /// # Safety
-    /// One thread at a time may call this or [`as_owner_who_knows`](Self::as_owner_who_knows), and `run` may call neither.
+    /// One thread at a time may call this or [`as_owner_if_known`](Self::as_owner_if_known), and `run` may call neither.
     #[inline]
     pub(super) unsafe fn as_owner<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the caller's promise.
@@ -62,7 +72,7 @@ impl<T> Handshake<T> {
     /// # Safety
     /// As [`as_owner`](Self::as_owner).
     #[inline]
-    pub(super) unsafe fn as_owner_who_knows<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(super) unsafe fn as_owner_if_known<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the caller's promise.
         unsafe { self.enter(|gate| gate == 0, run) }
     }
@@ -128,5 +138,83 @@ impl<T> Handshake<T> {
         // Release: an owner that comes back sees what `run` did.
         self.gate.fetch_and(!FROZEN, Ordering::Release);
         answer
+    }
+}
+
+/// What others have left, and whether its owner has gone. Others write here: not into the lines that the owner uses.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Inbox<T> {
+    /// Whether there may be something, so that an owner need not take the lock to see that there is nothing.
+    filled: AtomicBool,
+    /// Its thread has gone: nobody will look here.
+    orphaned: AtomicBool,
+    items: Mutex<Vec<T>>,
+}
+
+/// What whoever leaves something must do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing: the owner will find it.
+    Found,
+    /// Take some of it: the owner does not look.
+    TooMany,
+    /// Empty the inbox: its owner has gone.
+    Orphaned,
+}
+
+impl<T> Inbox<T> {
+    pub(super) fn new() -> Inbox<T> {
+        Inbox {
+            filled: AtomicBool::new(false),
+            orphaned: AtomicBool::new(false),
+            items: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Leaves something for the owner. More than `most`, and somebody else has to take it.
+    pub(super) fn leave(&self, items: &mut Vec<T>, most: usize) -> Left {
+        let mut inbox = lock(&self.items);
+        inbox.append(items);
+        let too_many = inbox.len() > most;
+        // Relaxed: an owner that misses it looks again the next time; the lock orders the rest.
+        self.filled.store(true, Ordering::Relaxed);
+        drop(inbox);
+        // Relaxed is enough: an owner that goes says so before it empties the inbox. If it did that before we had the lock,
+        // the lock has told us; if after, it found what we left.
+        if self.orphaned.load(Ordering::Relaxed) {
+            Left::Orphaned
+        } else if too_many {
+            Left::TooMany
+        } else {
+            Left::Found
+        }
+    }
+
+    /// Whether it is worth looking. For the owner, who will ask again.
+    pub(super) fn may_have_something(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
+    /// Takes up to `most`, the newest first.
+    pub(super) fn take(&self, most: usize) -> Vec<T> {
+        let mut inbox = lock(&self.items);
+        let rest = inbox.len().saturating_sub(most);
+        self.filled.store(rest > 0, Ordering::Relaxed);
+        if rest > 0 { inbox.split_off(rest) } else { std::mem::take(&mut inbox) }
+    }
+
+    /// Gives memory back that [`take`](Self::take) gave out, if nothing has come meanwhile.
+    pub(super) fn keep_memory(&self, mut taken: Vec<T>) {
+        taken.clear();
+        let mut inbox = lock(&self.items);
+        if inbox.is_empty() {
+            *inbox = taken;
+        }
+    }
+
+    /// The owner goes, and empties the inbox after this; or another thread becomes the owner.
+    pub(super) fn set_orphaned(&self, orphaned: bool) {
+        self.orphaned.store(orphaned, Ordering::Relaxed);
     }
 }

@@ -16,7 +16,7 @@ pub(super) use self::events::is_out_of_reach;
 pub(super) use self::settling::Settle;
 use self::slot_set::SlotSet;
 use self::state::StreamState;
-use super::numbers::Numbers;
+use super::blocks::Numbers;
 use super::points::{Point, Points, StreamSlot};
 use crate::driver::{Driver, Event, Stream, StreamEpoch, StreamId};
 

@@ -6,32 +6,16 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::counters::Counters;
-use super::handshake::Handshake;
-use super::headers::{Block, BlockWord, HeaderId, Kind, Tag, Word};
-use super::inbox::Inbox;
-use super::inner::Inner;
-use super::pointer_stack::Cached;
-use super::pointer_stacks::Stacks;
-pub(super) use super::pointer_stacks::{Bounds, Parcel, Pending, RemoteFree};
+use super::blocks::Block;
+use super::handshake::{Handshake, Inbox};
 use super::points::StreamSlot;
-use super::shelf::Shelf;
+pub(super) use super::shelves::{Bounds, Parcel, Pending, RemoteFree};
+use super::shelves::{Cached, Shelves};
+use super::sizes::Shelf;
+use super::statistics::Counters;
+use super::tiers::Tiers;
+use super::word::{BlockWord, Kind, Tag, Word};
 use crate::driver::{DevicePtr, StreamWatcher};
-
-/// One free block of a slab, or of its own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) offset: u64,
-    pub(super) header: HeaderId,
-    pub(super) index: u32,
-}
-
-impl Block<'_> {
-    #[inline]
-    pub(super) fn entry(&self) -> Entry {
-        Entry { offset: self.offset, header: self.header.id, index: self.index as u32 }
-    }
-}
 
 /// The blocks that one thread keeps for one stream.
 ///
@@ -43,7 +27,7 @@ pub(super) struct ThreadCache {
     /// The word of a live block of this cache that was asked for whole.
     pub(super) live: Word,
     pub(super) tag: Tag,
-    /// Whether blocks may be pending, since somebody else last looked: there are slots for them. Written by whoever has the stacks.
+    /// Whether blocks may be pending, since somebody else last looked: there are slots for them. Written by whoever has the shelves.
     may_pend: AtomicBool,
     /// The address of the block that a hit handed out last.
     last_address: AtomicU64,
@@ -53,7 +37,7 @@ pub(super) struct ThreadCache {
     base: u64,
     /// Changes only while the cache is nobody's and empty.
     stream: AtomicU32,
-    stacks: Handshake<Stacks>,
+    shelves: Handshake<Shelves>,
     /// Blocks of this cache that others have freed.
     pub(super) inbox: Inbox<RemoteFree>,
 }
@@ -61,7 +45,7 @@ pub(super) struct ThreadCache {
 impl ThreadCache {
     pub(super) fn new(tag: Tag, stream: StreamSlot, base: DevicePtr) -> ThreadCache {
         ThreadCache {
-            stacks: Handshake::new(Stacks::new()),
+            shelves: Handshake::new(Shelves::new()),
             live: Word::live(0, tag),
             tag,
             stream: AtomicU32::new(stream.0),
@@ -76,14 +60,14 @@ impl ThreadCache {
     /// Takes the last block of a shelf and makes it live, if it fits closely enough and what the thread remembers still holds;
     /// `find` says which shelf, and knows that it does. The fast path. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn take_known(
+    pub(super) fn fast_take(
         &self,
         bytes: usize,
         find: impl FnOnce() -> Option<Shelf>,
     ) -> Option<DevicePtr> {
-        let take = |stacks: &mut Stacks| self.pop(stacks, find()?, bytes);
-        // SAFETY: we are the owner's thread, and `take` has the stacks only: it cannot come back here.
-        unsafe { self.stacks.as_owner_who_knows(take) }?
+        let take = |shelves: &mut Shelves| self.pop(shelves, find()?, bytes);
+        // SAFETY: we are the owner's thread, and `take` has the shelves only: it cannot come back here.
+        unsafe { self.shelves.as_owner_if_known(take) }?
     }
 
     /// Whether an address is that of the block that was handed out last.
@@ -97,18 +81,18 @@ impl ThreadCache {
     /// the thread remembers still holds. `false`: not so; nothing has changed. The fast path of what is freed as soon as it is no longer
     /// needed. Only the owner's thread may call this.
     #[inline]
-    pub(super) fn put_last_known(&self, bytes: usize) -> bool {
-        let put = |stacks: &mut Stacks| {
+    pub(super) fn fast_put_back(&self, bytes: usize) -> bool {
+        let put = |shelves: &mut Shelves| {
             // Where it has not been forgotten, it is at the last address.
             // SAFETY: the pool is there as long as its caches are used; see `ThreadCache`.
-            let block = unsafe { stacks.last_of() };
+            let block = unsafe { shelves.last_handed_out() };
             self.free_word(block, bytes, || true)?;
             // SAFETY: as its word has said.
-            unsafe { stacks.put_back() };
+            unsafe { shelves.put_back() };
             Some(())
         };
-        // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_who_knows(put) }.flatten().is_some()
+        // SAFETY: as in `fast_take`.
+        unsafe { self.shelves.as_owner_if_known(put) }.flatten().is_some()
     }
 
     /// Puts a block back on its shelf, if it is this cache's, live, and was asked for with so many bytes, and if what the thread remembers
@@ -118,34 +102,30 @@ impl ThreadCache {
     /// The guess is there so that the machine knows where the block goes long before it is found. Else all that the thread does next waits
     /// for that, since it might read what is written here.
     #[inline]
-    pub(super) fn put_known(
+    pub(super) fn fast_put_on(
         &self,
         bytes: usize,
         guess: impl FnOnce() -> Shelf,
         find: impl FnOnce() -> Option<Cached>,
     ) -> bool {
-        let put = |stacks: &mut Stacks| {
+        let put = |shelves: &mut Shelves| {
             let shelf = guess();
             let block = find().filter(|block| block.shelf() == shelf)?;
-            self.free_word(block, bytes, || stacks.push_on(shelf, block))
+            self.free_word(block, bytes, || shelves.push_on(shelf, block))
         };
-        // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_who_knows(put) }.flatten().is_some()
+        // SAFETY: as in `fast_take`.
+        unsafe { self.shelves.as_owner_if_known(put) }.flatten().is_some()
     }
 
-    /// As [`put_known`](Self::put_known), whichever shelf it is.
+    /// As [`fast_put_on`](Self::fast_put_on), whichever shelf it is.
     #[inline]
-    pub(super) fn put_unguessed(
-        &self,
-        bytes: usize,
-        find: impl FnOnce() -> Option<Cached>,
-    ) -> bool {
-        let put = |stacks: &mut Stacks| {
+    pub(super) fn fast_put(&self, bytes: usize, find: impl FnOnce() -> Option<Cached>) -> bool {
+        let put = |shelves: &mut Shelves| {
             let block = find()?;
-            self.free_word(block, bytes, || stacks.push(block))
+            self.free_word(block, bytes, || shelves.push(block))
         };
-        // SAFETY: as in `take_known`.
-        unsafe { self.stacks.as_owner_who_knows(put) }.flatten().is_some()
+        // SAFETY: as in `fast_take`.
+        unsafe { self.shelves.as_owner_if_known(put) }.flatten().is_some()
     }
 
     /// Makes a user's block one of this cache, if it is live, was asked for with so many bytes, and the cache keeps it.
@@ -161,8 +141,8 @@ impl ThreadCache {
     }
 
     #[inline]
-    fn pop(&self, stacks: &mut Stacks, shelf: Shelf, bytes: usize) -> Option<DevicePtr> {
-        let (block, live) = stacks.pop(shelf, bytes, self.live)?;
+    fn pop(&self, shelves: &mut Shelves, shelf: Shelf, bytes: usize) -> Option<DevicePtr> {
+        let (block, live) = shelves.pop(shelf, bytes, self.live)?;
         hand_out(block, live);
         self.last_address.store(block.address, Ordering::Relaxed);
         Some(DevicePtr(block.address))
@@ -184,12 +164,12 @@ impl ThreadCache {
     /// Whether what the owner's thread remembers of the cache holds.
     #[inline]
     pub(super) fn is_known(&self) -> bool {
-        self.stacks.is_known()
+        self.shelves.is_known()
     }
 
     /// Where the owner's thread counts. For whoever knows that what it remembers holds, and has the pool.
     #[inline]
-    pub(super) fn counters<'a>(&'a self, _of: &'a Inner) -> &'a Counters {
+    pub(super) fn counters<'a>(&'a self, _of: &'a Tiers) -> &'a Counters {
         // SAFETY: set when the cache became known, to what the pool holds until it is dropped.
         unsafe { &*self.counters.load(Ordering::Relaxed) }
     }
@@ -198,29 +178,29 @@ impl ThreadCache {
     pub(super) fn set_known(&self, counters: &Counters) {
         // Relaxed: the owner's thread is the caller.
         self.counters.store(ptr::from_ref(counters).cast_mut(), Ordering::Relaxed);
-        self.stacks.set_known();
+        self.shelves.set_known();
     }
 
     /// What the owner's thread remembers of the cache no longer holds.
     pub(super) fn set_unknown(&self) {
-        self.stacks.set_unknown();
+        self.shelves.set_unknown();
     }
 
-    /// Runs something on the stacks, unless a reclaimer has them. Only the owner's thread may call this.
+    /// Runs something on the shelves, unless a reclaimer has them. Only the owner's thread may call this.
     #[inline]
-    fn with<T>(&self, run: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
-        let run = |stacks: &mut Stacks| {
-            stacks.forget_last();
-            run(stacks)
+    fn with<T>(&self, run: impl FnOnce(&mut Shelves) -> T) -> Option<T> {
+        let run = |shelves: &mut Shelves| {
+            shelves.forget_last();
+            run(shelves)
         };
-        // SAFETY: we are the owner's thread, and `run` has the stacks only: it cannot come back here.
-        unsafe { self.stacks.as_owner(run) }
+        // SAFETY: we are the owner's thread, and `run` has the shelves only: it cannot come back here.
+        unsafe { self.shelves.as_owner(run) }
     }
 
-    /// Whoever hands out a block in the name of this cache without taking it from here says so before: [`put_last_known`](Self::put_last_known) must not
+    /// Whoever hands out a block in the name of this cache without taking it from here says so before: [`fast_put_back`](Self::fast_put_back) must not
     /// take it for the one that was handed out last, of which it may have the word. Only the owner's thread may call this.
     pub(super) fn forget_last(&self) {
-        // Whoever has the stacks at this moment forgets it, too.
+        // Whoever has the shelves at this moment forgets it, too.
         self.with(|_| {});
     }
 
@@ -232,17 +212,17 @@ impl ThreadCache {
         blocks.into_iter().map(|block| self.offset_of(block)).collect()
     }
 
-    /// As [`take_known`](Self::take_known), whatever the thread remembers.
+    /// As [`fast_take`](Self::fast_take), whatever the thread remembers.
     pub(super) fn take(&self, shelf: Shelf, bytes: usize) -> Option<u64> {
-        let ptr = self.with(|stacks| self.pop(stacks, shelf, bytes))??;
+        let ptr = self.with(|shelves| self.pop(shelves, shelf, bytes))??;
         Some(ptr.0 - self.base)
     }
 
     /// As [`take`](Self::take), also if more is left over than a word can say: the caller notes in the block's header what was requested
     /// then.
-    pub(super) fn take_ample(&self, shelf: Shelf, requested: usize) -> Option<(u64, Word)> {
-        let take = |stacks: &mut Stacks| {
-            let block = stacks.pop_any(shelf)?;
+    pub(super) fn take_oversized(&self, shelf: Shelf, requested: usize) -> Option<(u64, Word)> {
+        let take = |shelves: &mut Shelves| {
+            let block = shelves.pop_any(shelf)?;
             let slack = (block.bytes() as usize - requested).min(Word::MOST_SLACK);
             let live = self.live.with_slack(slack);
             hand_out(block, live);
@@ -253,11 +233,12 @@ impl ThreadCache {
 
     /// Puts a block back on its shelf, if its word is `now`: this cache's, and live or on its way here. `false`: it is not, or there is no
     /// room for it within bounds, or the cache is frozen; nothing has changed. Only the owner's thread may call this.
-    pub(super) fn put_within(&self, block: Block<'_>, now: Word, most: Bounds) -> bool {
+    pub(super) fn put(&self, block: Block<'_>, now: Word, most: Bounds) -> bool {
         let address = self.base + block.offset;
-        let cached = Cached::new(address, block.word, block.header.kept());
-        let keep = |stacks: &mut Stacks| stacks.push_within(cached, most);
-        let put = self.with(|stacks| block.word.free_as_owner(now, || keep(stacks))) == Some(true);
+        let cached = Cached::new(address, block.word, block.header.size_and_shelf());
+        let keep = |shelves: &mut Shelves| shelves.push_making_room(cached, most);
+        let put =
+            self.with(|shelves| block.word.free_as_owner(now, || keep(shelves))) == Some(true);
         if put && cached.shelf() == Shelf::PENDING {
             self.may_pend.store(true, Ordering::Relaxed);
         }
@@ -267,7 +248,7 @@ impl ThreadCache {
     /// Takes what is pending. Only the owner's thread may call this.
     #[inline]
     pub(super) fn take_pending(&self, pending: &mut Pending) {
-        self.with(|stacks| stacks.take_pending(self.base, pending));
+        self.with(|shelves| shelves.take_pending(self.base, pending));
     }
 
     /// Whether others may find something pending here. Relaxed: who frees at this moment has not freed yet.
@@ -278,16 +259,16 @@ impl ThreadCache {
     /// As [`take_pending`](Self::take_pending), whoever the caller is, and lets nothing pend until the owner asks for slots again. As
     /// [`take_all`](Self::take_all), the caller holds the pool's list of caches.
     pub(super) fn reclaim_pending(&self) -> Pending {
-        let take = |stacks: &mut Stacks| {
-            stacks.forget_last();
+        let take = |shelves: &mut Shelves| {
+            shelves.forget_last();
             let mut pending = Pending::default();
-            stacks.take_pending(self.base, &mut pending);
-            stacks.stop_pending();
+            shelves.take_pending(self.base, &mut pending);
+            shelves.stop_pending();
             self.may_pend.store(false, Ordering::Relaxed);
             pending
         };
         // SAFETY: as in `take_all`.
-        unsafe { self.stacks.as_reclaimer(take) }
+        unsafe { self.shelves.as_reclaimer(take) }
     }
 
     /// Leaves a block that another cache owns in the outbox, if there is room beside others for the same cache, and then if `free` says
@@ -299,13 +280,13 @@ impl ThreadCache {
         freed: RemoteFree,
         free: impl FnOnce() -> bool,
     ) -> bool {
-        self.with(|stacks| stacks.send_if(owner, freed, free)) == Some(true)
+        self.with(|shelves| shelves.send_if(owner, freed, free)) == Some(true)
     }
 
     /// Leaves a block that another cache owns in the outbox. Returns what has to be sent now. `Err`: frozen.
     #[inline]
     pub(super) fn send(&self, owner: Tag, freed: RemoteFree) -> Result<Option<Parcel>, RemoteFree> {
-        self.with(|stacks| stacks.send(owner, freed)).ok_or(freed)
+        self.with(|shelves| shelves.send(owner, freed)).ok_or(freed)
     }
 
     /// Adds free blocks that nobody else knows of, as far as there is room for them; says how many. Only the owner's thread
@@ -321,12 +302,12 @@ impl ThreadCache {
             word.set(word_in_cache);
             (self.base + offset, word)
         });
-        self.with(|stacks| stacks.fill(shelf, cached, most)).unwrap_or(0)
+        self.with(|shelves| shelves.fill(shelf, cached, most)).unwrap_or(0)
     }
 
     /// Takes the older half of a shelf's blocks. Only the owner's thread may call this.
-    pub(super) fn take_half(&self, shelf: Shelf) -> Vec<u64> {
-        self.offsets_of(self.with(|stacks| stacks.take_half(shelf)).unwrap_or_default())
+    pub(super) fn take_older_half(&self, shelf: Shelf) -> Vec<u64> {
+        self.offsets_of(self.with(|shelves| shelves.take_older_half(shelf)).unwrap_or_default())
     }
 
     /// Takes everything, whoever the caller is, and does something more before the owner may come back. One reclaimer
@@ -335,26 +316,26 @@ impl ThreadCache {
         &self,
         before_thaw: impl FnOnce() -> T,
     ) -> (Vec<u64>, Option<Parcel>, T) {
-        let take = |stacks: &mut Stacks| {
-            stacks.forget_last();
+        let take = |shelves: &mut Shelves| {
+            shelves.forget_last();
             self.may_pend.store(false, Ordering::Relaxed);
-            (stacks.take_all(), stacks.take_outbox(), before_thaw())
+            (shelves.take_all(), shelves.take_outbox(), before_thaw())
         };
         // SAFETY: the caller holds the pool's list of caches, so there is one reclaimer at a time; it is not inside `with`,
         // which runs nothing but what is in this file.
-        let (blocks, parcel, more) = unsafe { self.stacks.as_reclaimer(take) };
+        let (blocks, parcel, more) = unsafe { self.shelves.as_reclaimer(take) };
         (self.offsets_of(blocks), parcel, more)
     }
 
     /// Takes blocks of their own, the largest first, whoever the caller is: they are few, and most of the bytes. As
     /// [`take_all`](Self::take_all), the caller holds the pool's list of caches.
-    pub(super) fn take_some_large(&self, most: usize) -> Vec<u64> {
-        let take = |stacks: &mut Stacks| {
-            stacks.forget_last();
-            stacks.take_some_large(most)
+    pub(super) fn take_largest(&self, most: usize) -> Vec<u64> {
+        let take = |shelves: &mut Shelves| {
+            shelves.forget_last();
+            shelves.take_largest(most)
         };
         // SAFETY: as in `take_all`.
-        self.offsets_of(unsafe { self.stacks.as_reclaimer(take) })
+        self.offsets_of(unsafe { self.shelves.as_reclaimer(take) })
     }
 
     /// Does something while the owner is kept out. As [`take_all`](Self::take_all), the caller holds the pool's list of
@@ -362,8 +343,8 @@ impl ThreadCache {
     pub(super) fn while_frozen<T>(&self, run: impl FnOnce() -> T) -> T {
         // SAFETY: as in `take_all`.
         unsafe {
-            self.stacks.as_reclaimer(|stacks| {
-                stacks.forget_last();
+            self.shelves.as_reclaimer(|shelves| {
+                shelves.forget_last();
                 run()
             })
         }

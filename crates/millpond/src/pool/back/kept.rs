@@ -12,9 +12,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Room, State, Taker};
 use crate::driver::Driver;
-use crate::pool::headers::HeaderId;
+use crate::pool::blocks::HeaderId;
+use crate::pool::blocks::Numbers;
 use crate::pool::heap::{Found, NodeId, Use, position};
-use crate::pool::numbers::Numbers;
 use crate::pool::points::{Points, StreamSlot};
 
 /// Ranges that are kept for a stream, at most.

@@ -5,7 +5,7 @@ use super::plan::keeps;
 use super::sharing::Keeps;
 use super::{Placed, Reach, Room, State, Taker, Wanted, avoiding_out_of_reach};
 use crate::driver::{Driver, DriverResult};
-use crate::pool::headers::HeaderId;
+use crate::pool::blocks::HeaderId;
 use crate::pool::heap::{Found, Node, NodeId, Use};
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::streams::Order;

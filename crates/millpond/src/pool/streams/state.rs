@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::driver::{Driver, DriverErrorKind, DriverResult, Event, Stream, StreamId};
-use crate::pool::numbers::Numbers;
+use crate::pool::blocks::Numbers;
 use crate::pool::points::{Point, StreamSlot};
 
 /// A stream has been made to wait for another.

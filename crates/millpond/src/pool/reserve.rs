@@ -1,54 +1,92 @@
-//! Blocks set aside before they are needed.
+//! Blocks set aside before they are needed, for any stream: nobody has used them, so nothing has to be waited for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::allocate::Patience;
-use super::shape::Shape;
-use super::{BelongsTo, Inner};
+use super::back::Taker;
+use super::blocks::Entry;
+use super::points::{Points, StreamSlot};
+use super::regions::BelongsTo;
+use super::sizes::{Class, Shape};
+use super::tiers::Patience;
+use super::tiers::Tiers;
 use crate::driver::{Driver, DriverResult};
-use crate::pool::back::Taker;
-use crate::pool::points::{Points, StreamSlot};
-use crate::pool::size_class::Class;
-use crate::pool::thread_cache::Entry;
 use crate::resource::AllocError;
 
-impl Inner {
+/// Blocks set aside, for any stream: nothing has to be waited for.
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    of_slabs: HashMap<Class, Vec<Entry>>,
+    own: HashMap<u64, Vec<Entry>>,
+}
+
+impl Reserve {
+    /// Up to `most` blocks of a class.
+    pub(super) fn take_of_slabs(&mut self, class: Class, most: usize) -> Vec<Entry> {
+        let Some(list) = self.of_slabs.get_mut(&class) else { return Vec::new() };
+        list.split_off(list.len().saturating_sub(most))
+    }
+
+    /// Up to `most` blocks of their own of exactly this size, aligned so.
+    pub(super) fn take_own(&mut self, block_bytes: u64, align: u64, most: usize) -> Vec<Entry> {
+        let Some(list) = self.own.get_mut(&block_bytes) else { return Vec::new() };
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(at) = list.iter().rposition(|entry| entry.offset.is_multiple_of(align))
+        {
+            taken.push(list.swap_remove(at));
+        }
+        taken
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Entry> {
+        let Reserve { of_slabs, own } = std::mem::take(self);
+        of_slabs.into_values().chain(own.into_values()).flatten().collect()
+    }
+
+    pub(super) fn add_of_slabs(&mut self, class: Class, entries: Vec<Entry>) {
+        self.of_slabs.entry(class).or_default().extend(entries);
+    }
+
+    pub(super) fn add_own(&mut self, block_bytes: u64, entries: Vec<Entry>) {
+        self.own.entry(block_bytes).or_default().extend(entries);
+    }
+}
+
+impl Tiers {
     /// Sets `count` blocks for requests of `bytes` aside: all of them, or none.
-    pub(in crate::pool) fn preallocate(
-        self: &Arc<Inner>,
+    pub(super) fn preallocate(
+        self: &Arc<Tiers>,
         bytes: usize,
         count: usize,
     ) -> Result<(), AllocError> {
         if self.has_forked() {
             return Err(AllocError::Forked);
         }
-        debug_assert_ne!(self.belongs_to, BelongsTo::Capture);
+        debug_assert_ne!(self.family.belongs_to, BelongsTo::Capture);
         if bytes == 0 || count == 0 {
             return Ok(());
         }
-        let shape = self.shape_of(bytes)?;
+        let shape = Shape::of(bytes, self.settings.alignment())?;
         let (block_bytes, _) = shape.bytes_and_align();
         let capacity = self.back.driver().device().capacity_bytes as u64;
         if block_bytes.saturating_mul(count as u64) > capacity {
-            return Err(self.explain(bytes.saturating_mul(count)));
+            return Err(self.out_of_memory(bytes.saturating_mul(count)));
         }
         let set_aside = match shape {
-            Shape::OfSlab(class) => self.reserve_small(class, count),
-            Shape::Own { .. } => self.reserve_large(shape, count),
+            Shape::OfSlab(class) => self.set_aside_of_slabs(class, count),
+            Shape::Own { .. } => self.set_aside_own(shape, count),
         };
-        set_aside.map_err(
-            |error| {
-                if error.is_out_of_memory() { self.explain(bytes) } else { error.into() }
-            },
-        )
+        set_aside.map_err(|error| {
+            if error.is_out_of_memory() { self.out_of_memory(bytes) } else { error.into() }
+        })
     }
 
-    fn reserve_small(&self, class: Class, count: usize) -> DriverResult<()> {
+    fn set_aside_of_slabs(&self, class: Class, count: usize) -> DriverResult<()> {
         let mut entries = Vec::new();
         while entries.len() < count {
             let most = count - entries.len();
-            let batch = self.middle.lock().take_from_slab(class, StreamSlot::NOBODY, most);
+            let batch = self.central.lock().slabs.take(class, StreamSlot::NOBODY, most);
             let batch = match batch.entries.is_empty() {
                 false => Ok(Some(batch)),
                 true => {
@@ -68,14 +106,14 @@ impl Inner {
                 return Err(error);
             }
         }
-        self.middle.lock().reserve_small(class, entries);
+        self.central.lock().reserve.add_of_slabs(class, entries);
         Ok(())
     }
 
-    fn reserve_large(&self, shape: Shape, count: usize) -> DriverResult<()> {
+    fn set_aside_own(&self, shape: Shape, count: usize) -> DriverResult<()> {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            match self.place_large(shape, Taker::NOBODY, Patience::Some) {
+            match self.place_own(shape, Taker::NOBODY, Patience::Some) {
                 Ok(placed) => {
                     let (entry, _) = placed.expect("patient requests are served or fail");
                     entries.push(entry);
@@ -87,35 +125,13 @@ impl Inner {
             }
         }
         let (block_bytes, _) = shape.bytes_and_align();
-        let mut middle = self.middle.lock();
-        for entry in entries {
-            middle.reserve_large(block_bytes, entry);
-        }
-        // Relaxed: whoever does not see it yet takes memory from elsewhere.
-        self.reserved_large.fetch_add(count, Ordering::Relaxed);
+        self.central.set_own_aside(block_bytes, entries);
         Ok(())
-    }
-
-    /// Up to `most` blocks of exactly this size that were set aside.
-    #[inline]
-    pub(super) fn take_reserved_large(&self, shape: Shape, most: usize) -> Vec<Entry> {
-        if self.reserved_large.load(Ordering::Relaxed) == 0 {
-            return Vec::new();
-        }
-        let (block_bytes, align) = shape.bytes_and_align();
-        let mut middle = self.middle.lock();
-        let entries = middle.take_reserved_large(block_bytes, align, most);
-        // Under the lock, as everywhere: else it would be off when others take or give up at the same moment.
-        self.reserved_large.fetch_sub(entries.len(), Ordering::Relaxed);
-        entries
     }
 
     /// Gives everything that was set aside to those who need memory now; returns how many bytes that is.
     pub(super) fn release_reserve(&self) -> usize {
-        let mut middle = self.middle.lock();
-        let entries = middle.drain_reserve();
-        self.reserved_large.store(0, Ordering::Relaxed);
-        drop(middle);
+        let entries = self.central.take_reserve();
         let bytes = |entry: &Entry| self.page_map.header(entry.header).block_bytes();
         let released: u64 = entries.iter().map(bytes).sum();
         self.return_reserved(entries);
@@ -127,10 +143,7 @@ impl Inner {
         for entry in entries {
             let header = self.page_map.header(entry.header);
             if header.class().is_some() {
-                let empty = self.give_to_slab(&mut self.middle.lock(), entry, &Points::default());
-                if let Some(slab) = empty {
-                    self.free_slab(slab);
-                }
+                self.give_to_slab(entry, &Points::default());
             } else {
                 self.page_map.set(entry.offset, None);
                 self.back.free_after(header.node(), Points::default());

@@ -4,8 +4,7 @@
 //! for a handle is safe there, and the pool need not be looked for.
 
 use super::Pool;
-use super::inner::new_number;
-use super::remembered_pointers::{LastUse, with_remembered};
+use super::fast_path::{LastUse, new_number, with_remembered};
 use super::thread_cache::ThreadCache;
 use crate::driver::{DevicePtr, Stream};
 
@@ -48,8 +47,8 @@ impl Pool {
 
     fn set_number(&self, number: u64) {
         // A forked child remembers nothing, and locks may be held for ever there.
-        if !self.inner.has_forked() {
-            self.inner.set_number(number);
+        if !self.tiers.has_forked() {
+            self.tiers.set_number(number);
         }
     }
 
@@ -67,7 +66,7 @@ impl Pool {
         with_handle(handle, stream, |last, cache| {
             // SAFETY: asked for where what is remembered holds; the rest is the caller's promise.
             let pool = || unsafe { &*last.pool() };
-            let ptr = cache.take_known(bytes, || pool().settings.shelf_of(bytes))?;
+            let ptr = cache.fast_take(bytes, || pool().settings.shelf_of(bytes))?;
             cache.counters(pool()).allocated(bytes);
             Some(ptr)
         })
@@ -92,7 +91,7 @@ impl Pool {
                 return None;
             }
             // SAFETY: as in `allocate_by_handle`; nothing else is asked of the pool.
-            unsafe { &*last.pool() }.place_at_once(cache, bytes, stream)
+            unsafe { &*last.pool() }.allocate_own_at_once(cache, bytes, stream)
         })
     }
 
@@ -109,7 +108,7 @@ impl Pool {
         stream: Stream,
     ) -> ByHandle {
         let freed = with_handle(handle, stream, |last, cache| {
-            if !cache.is_last(ptr) || !cache.put_last_known(bytes) {
+            if !cache.is_last(ptr) || !cache.fast_put_back(bytes) {
                 return Some(ByHandle::Remembered(Remembered { last }));
             }
             // SAFETY: as in `allocate_by_handle`.
@@ -167,8 +166,8 @@ impl Remembered {
         let cache = unsafe { last.cache() };
         // SAFETY: as in `Pool::allocate_by_handle`.
         let pool = || unsafe { &*last.pool() };
-        let guess = || pool().guess_shelf(bytes);
-        let put = cache.put_known(bytes, guess, || pool().find_for_cache(ptr));
+        let guess = || pool().likely_shelf(bytes);
+        let put = cache.fast_put_on(bytes, guess, || pool().cached_at(ptr));
         if put {
             cache.counters(pool()).freed(bytes);
         }
@@ -190,7 +189,7 @@ impl Remembered {
         }
         // SAFETY: as in `Pool::allocate_by_handle`.
         let pool = unsafe { &*last.pool() };
-        let freed = pool.free_unguessed(cache, ptr, bytes);
+        let freed = pool.free_to_owner(cache, ptr, bytes);
         if freed {
             cache.counters(pool).freed(bytes);
         }

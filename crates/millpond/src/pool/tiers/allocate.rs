@@ -1,64 +1,41 @@
-//! Allocating: the thread's cache, then each tier behind it, and the driver last.
+//! The journey of an allocation, from where the fast path ends: the thread's cache, each tier behind it, and the driver last.
+//!
+//! Blocks come in batches: the caller gets one, its cache the rest. With `Patience::None` a request takes only what can be had at once, and
+//! is refused where it would have to wait for the driver or for another stream.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::shape::Shape;
-use super::{BelongsTo, Inner, Keep};
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
 use crate::pool::back::{Placed, Room, Taker, Wanted};
-use crate::pool::counters::{Counters, ThreadCounters, Tier};
-use crate::pool::headers::{BlockWord, Tag, Word};
+use crate::pool::blocks::{Entry, STRETCH_BYTES};
+use crate::pool::caches;
+use crate::pool::fast_path::with_recalled;
 use crate::pool::heap::Use;
-use crate::pool::middle::{Batch, EmptySlab};
-use crate::pool::page_map::STRETCH_BYTES;
+use crate::pool::notes::current_scope;
 use crate::pool::points::{Points, StreamSlot};
-use crate::pool::remembered_pointers::{with_last, with_remembered};
-use crate::pool::shelf::{LARGEST_CACHED_BYTES, Shelf};
-use crate::pool::size_class::Class;
-use crate::pool::thread_cache::{Entry, Pending, ThreadCache};
-use crate::pool::{attached, scope};
+use crate::pool::regions::BelongsTo;
+use crate::pool::shelves::Pending;
+use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shape, Shelf};
+use crate::pool::slabs::{Batch, EmptySlab};
+use crate::pool::statistics::{Counters, ThreadCounters, Tier};
+use crate::pool::thread_cache::ThreadCache;
+use crate::pool::tiers::{Keep, Tiers};
+use crate::pool::word::{BlockWord, Tag, Word};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
 /// Whether a request may wait for the driver, for another stream, or for whoever maps memory at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(in crate::pool) enum Patience {
     None,
     Some,
 }
 
-impl Inner {
-    #[inline]
-    pub(in crate::pool) fn allocate(
-        self: &Arc<Inner>,
-        bytes: usize,
-        stream: Stream,
-    ) -> Result<DevicePtr, AllocError> {
-        match self.allocate_cached(bytes, stream) {
-            Some(ptr) => Ok(ptr),
-            None => self.allocate_slow(bytes, stream),
-        }
-    }
-
-    /// The fast path: the cache that this thread used last has such a block.
-    #[inline]
-    pub(in crate::pool) fn allocate_cached(
-        &self,
-        bytes: usize,
-        stream: Stream,
-    ) -> Option<DevicePtr> {
-        with_remembered(self.number(), stream, |_, cache| {
-            let ptr = cache.take_known(bytes, || self.settings.shelf_of(bytes))?;
-            cache.counters(self).allocated(bytes);
-            Some(ptr)
-        })
-    }
-
+impl Tiers {
     /// As [`allocate`](Self::allocate), but what cannot be had at once is refused.
     pub(in crate::pool) fn allocate_now(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
@@ -71,46 +48,46 @@ impl Inner {
     /// The cache that this thread used last has no such block, or is another stream's.
     #[inline(never)]
     pub(in crate::pool) fn allocate_slow(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
     ) -> Result<DevicePtr, AllocError> {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        let answer = with_last(self, stream, |cache, counters| {
-            let shape = match self.shape_of(bytes) {
+        let answer = with_recalled(self, stream, |cache, counters| {
+            let shape = match Shape::of(bytes, self.settings.alignment()) {
                 Ok(shape) => shape,
                 Err(error) => return Some(Err(error)),
             };
             // Whoever knows the stream by another handle has not asked this cache yet.
-            if let Some(offset) = self.take_cached(cache, bytes, shape) {
+            if let Some(offset) = self.take_from_cache(cache, bytes, shape) {
                 counters.allocated(bytes);
                 return Some(Ok(self.back.address_of(offset)));
             }
-            if let Some(ptr) = self.place_at_once(cache, bytes, stream) {
+            if let Some(ptr) = self.allocate_own_at_once(cache, bytes, stream) {
                 return Some(Ok(ptr));
             }
             let taker = Taker { slot: cache.stream(), handle: stream };
             let attached = Some((cache, counters));
-            Some(self.allocate_missed(bytes, shape, taker, attached, Patience::Some))
+            Some(self.allocate_behind_cache(bytes, shape, taker, attached, Patience::Some))
         });
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
 
-    fn take_cached(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+    fn take_from_cache(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let taken = self.settings.shelf_of(bytes).and_then(|shelf| cache.take(shelf, bytes));
-        taken.or_else(|| self.take_ample(cache, bytes, shape))
+        taken.or_else(|| self.take_oversized(cache, bytes, shape))
     }
 
     /// A block of its own from a cache, if the request is for one that must be looked at: blocks are aligned to much, or it has far more
     /// bytes than were asked for.
-    fn take_ample(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
+    fn take_oversized(&self, cache: &ThreadCache, bytes: usize, shape: Shape) -> Option<u64> {
         let Shape::Own { bytes: block_bytes, align } = shape else { return None };
         if block_bytes > LARGEST_CACHED_BYTES as u64 {
             return None;
         }
-        let (offset, live) = cache.take_ample(Shelf::of_own(block_bytes), bytes)?;
+        let (offset, live) = cache.take_oversized(Shelf::of_own(block_bytes), bytes)?;
         if offset & (align - 1) == 0 {
             if live.slack() == Word::MOST_SLACK {
                 self.block_at(offset).expect("caches keep blocks").header.set_requested(bytes);
@@ -126,13 +103,13 @@ impl Inner {
     fn give_up_misaligned(&self, offset: u64, stream: StreamSlot) {
         let entry = self.entry_at(offset);
         self.word(entry).set(Word::FREE);
-        self.free_large([entry], stream);
+        self.free_own([entry], stream);
     }
 
     /// The first call of a thread on a stream, or after another stream, or one of which there is more to note.
     #[cold]
-    pub(super) fn allocate_attaching(
-        self: &Arc<Inner>,
+    pub(in crate::pool) fn allocate_attaching(
+        self: &Arc<Tiers>,
         bytes: usize,
         stream: Stream,
         patience: Patience,
@@ -140,47 +117,47 @@ impl Inner {
         if self.has_forked() {
             return Err(AllocError::Forked);
         }
-        let (taker, capture) = self.taker(stream)?;
-        if capture != CaptureState::None && self.belongs_to != BelongsTo::Capture {
+        let (taker, capture) = self.taker_of(stream)?;
+        if capture != CaptureState::None && self.family.belongs_to != BelongsTo::Capture {
             return self.allocate_captured(bytes, stream, capture, patience);
         }
-        let shape = self.shape_of(bytes)?;
+        let shape = Shape::of(bytes, self.settings.alignment())?;
         let attached = self.attach(stream, taker, capture);
         let attached = self.counting(&attached);
         let cached = attached.and_then(|(cache, counters)| {
-            let offset = self.take_cached(cache, bytes, shape)?;
+            let offset = self.take_from_cache(cache, bytes, shape)?;
             counters.allocated(bytes);
             Some(self.back.address_of(offset))
         });
         let ptr = match cached {
             Some(ptr) => ptr,
-            None => self.allocate_missed(bytes, shape, taker, attached, patience)?,
+            None => self.allocate_behind_cache(bytes, shape, taker, attached, patience)?,
         };
-        if let Some(scope) = scope::current() {
-            self.note_scope(ptr, bytes, scope);
+        if let Some(scope) = current_scope() {
+            self.notes.add_scope(ptr, self.find(ptr), bytes, scope);
         }
         Ok(ptr)
     }
 
     /// This thread's cache for a stream. Later calls find it at once, unless they must come by here again.
     pub(super) fn attach(
-        self: &Arc<Inner>,
+        self: &Arc<Tiers>,
         stream: Stream,
         taker: Taker,
         capture: CaptureState,
     ) -> Option<(Arc<ThreadCache>, Arc<ThreadCounters>)> {
-        if self.belongs_to == BelongsTo::Capture {
+        if self.family.belongs_to == BelongsTo::Capture {
             return None;
         }
-        let ordinary = capture == CaptureState::None && scope::current().is_none();
+        let ordinary = capture == CaptureState::None && current_scope().is_none();
         // The legacy stream is always the same one, and never captured: it need not be asked about on any driver.
-        let remembers = self.remembers || stream == Stream::LEGACY;
-        let epoch = (remembers && ordinary).then(|| self.epoch());
-        attached::attach(self, stream, taker.slot, epoch)
+        let remembers = self.identity.remembers || stream == Stream::LEGACY;
+        let epoch = (remembers && ordinary).then(|| self.identity.epoch());
+        caches::attach(self, stream, taker.slot, epoch)
     }
 
     /// A stream, and whether it is being captured.
-    pub(super) fn taker(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
+    pub(in crate::pool) fn taker_of(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
         let driver = self.back.driver();
         let id = driver.stream_id(stream)?;
         let capture = match driver.capture_state(stream) {
@@ -193,13 +170,12 @@ impl Inner {
         state.streams.set_captured(slot, capture != CaptureState::None);
         let (are_many, are_several) = (state.streams.are_many(), state.streams.are_several());
         drop(state);
-        // Relaxed: what is pending for a moment longer is found by whoever needs it.
-        if are_several && self.lets_pend.swap(false, Ordering::Relaxed) {
+        if are_several && self.caches.stop_pending() {
             self.give_back_all_pending();
         }
         // A capture's memory is withheld until it ends.
-        if are_several && self.belongs_to != BelongsTo::Capture {
-            self.keeps_large.store(true, Ordering::Relaxed);
+        if are_several && self.family.belongs_to != BelongsTo::Capture {
+            self.caches.keep_large_by_stream();
         }
         if are_many {
             // There may be no background.
@@ -209,7 +185,7 @@ impl Inner {
     }
 
     /// The cache has no such block. A thread that is ending has no cache.
-    pub(super) fn allocate_missed(
+    fn allocate_behind_cache(
         &self,
         bytes: usize,
         shape: Shape,
@@ -224,21 +200,21 @@ impl Inner {
         }
         // The driver aligns no better than the default; regions and captures have memory of their own kind.
         let may_be_direct =
-            self.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
+            self.family.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
         if bytes > self.settings.direct_above() && may_be_direct {
             return self.allocate_direct(bytes, taker, attached, patience);
         }
         let came_back = cache
-            .filter(|cache| self.take_in(cache))
-            .and_then(|cache| self.take_cached(cache, bytes, shape));
+            .filter(|cache| self.collect_inbox(cache))
+            .and_then(|cache| self.take_from_cache(cache, bytes, shape));
         if let Some(offset) = came_back {
             // What others have freed is in the thread's own cache again: a hit.
             self.count(attached, |counters| counters.allocated(bytes));
             return Ok(self.back.address_of(offset));
         }
         let served = match shape {
-            Shape::OfSlab(class) => self.allocate_small(bytes, class, taker, cache, patience),
-            Shape::Own { .. } => self.allocate_large(bytes, shape, taker, cache, patience),
+            Shape::OfSlab(class) => self.allocate_of_slab(bytes, class, taker, cache, patience),
+            Shape::Own { .. } => self.allocate_own(bytes, shape, taker, cache, patience),
         };
         match served {
             Ok(Some((offset, tier))) => {
@@ -246,7 +222,7 @@ impl Inner {
                 Ok(self.back.address_of(offset))
             }
             Ok(None) => Err(AllocError::WouldWait { bytes }),
-            Err(error) if error.is_out_of_memory() => Err(self.explain(bytes)),
+            Err(error) if error.is_out_of_memory() => Err(self.out_of_memory(bytes)),
             Err(error) => Err(error.into()),
         }
     }
@@ -264,19 +240,21 @@ impl Inner {
         }
         let _relaxed = RelaxedCalls::enter(self.back.driver());
         let ptr = match self.direct.allocate(bytes, taker.handle) {
-            Err(AllocError::OutOfMemory(_)) if self.relieve() > 0 => {
+            Err(AllocError::OutOfMemory(_)) if self.release_for_request() > 0 => {
                 self.direct.allocate(bytes, taker.handle)
             }
             answer => answer,
         };
-        let ptr = ptr
-            .map_err(|error| if error.is_out_of_memory() { self.explain(bytes) } else { error })?;
+        let ptr =
+            ptr.map_err(
+                |error| if error.is_out_of_memory() { self.out_of_memory(bytes) } else { error },
+            )?;
         self.count_miss(attached, Tier::Device, bytes);
         Ok(ptr)
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(super) fn allocate_small(
+    fn allocate_of_slab(
         &self,
         bytes: usize,
         class: Class,
@@ -286,12 +264,12 @@ impl Inner {
     ) -> DriverResult<Option<(u64, Tier)>> {
         // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
         let taken = self.back.avoiding_out_of_reach(|| {
-            let Some((batch, tier)) = self.take_batch(class, taker, patience)? else {
+            let Some((batch, tier)) = self.take_batch_of_class(class, taker, patience)? else {
                 return Ok(None);
             };
             if let Err(error) = self.back.order(&batch.points, taker) {
                 let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
-                self.give_small(entries, Keep::No);
+                self.give_of_slabs(entries, Keep::No);
                 return Err(error);
             }
             Ok(Some((batch.entries, tier)))
@@ -317,7 +295,7 @@ impl Inner {
         let filled = cache.map_or(0, |cache| cache.fill(shelf, words, bounds));
         if filled < entries.len() {
             let rest = entries.into_iter().skip(filled);
-            self.give_all(rest.map(|entry| (stream, entry)), Keep::Yes);
+            self.give_free(rest.map(|entry| (stream, entry)), Keep::Yes);
         }
     }
 
@@ -328,23 +306,23 @@ impl Inner {
 
     /// Blocks of a class, and the tier that they are from: the global cache, the reserve, slabs, a new slab, and if all else fails
     /// what other streams have freed.
-    fn take_batch(
+    fn take_batch_of_class(
         &self,
         class: Class,
         taker: Taker,
         patience: Patience,
     ) -> DriverResult<Option<(Batch, Tier)>> {
         let most = self.batch();
-        let mut middle = self.middle.lock();
-        let entries = middle.take_global(Shelf::of_class(class), taker.slot, most);
+        let mut stock = self.central.lock();
+        let entries = stock.global.take(Shelf::of_class(class), taker.slot, most);
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Global)));
         }
-        let entries = middle.take_reserved_small(class, most);
+        let entries = stock.reserve.take_of_slabs(class, most);
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Reserve)));
         }
-        let batch = middle.take_from_slab(class, taker.slot, most);
+        let batch = stock.slabs.take(class, taker.slot, most);
         let usable = |points: &Points| {
             self.back.is_ordered(points, taker.slot)
                 || patience == Patience::Some && self.back.can_wait_for(points)
@@ -352,13 +330,16 @@ impl Inner {
         if !batch.entries.is_empty() && usable(&batch.points) {
             return Ok(Some((batch, Tier::Reuse)));
         }
-        drop(middle);
+        drop(stock);
         if !batch.entries.is_empty() {
-            self.give_small(batch.entries.into_iter().map(|entry| (taker.slot, entry)), Keep::No);
+            self.give_of_slabs(
+                batch.entries.into_iter().map(|entry| (taker.slot, entry)),
+                Keep::No,
+            );
         }
         if patience == Patience::Some && !self.back.may_grow_by(class.slab_bytes()) {
             // Beyond the slack a block that another stream has freed is better than another slab.
-            let batch = self.middle.lock().take_from_others(class, usable);
+            let batch = self.central.lock().slabs.take_of_any_stream(class, usable);
             if let Some(batch) = batch {
                 return Ok(Some((batch, Tier::Reuse)));
             }
@@ -367,7 +348,7 @@ impl Inner {
             Ok(added) => Ok(added),
             // Memory is out, but a block that another stream has freed will do.
             Err(error) if error.is_out_of_memory() => {
-                let batch = self.middle.lock().take_from_others(class, usable);
+                let batch = self.central.lock().slabs.take_of_any_stream(class, usable);
                 batch.map(|batch| Some((batch, Tier::Reuse))).ok_or(error)
             }
             Err(error) => Err(error),
@@ -386,12 +367,12 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn word(&self, entry: Entry) -> &BlockWord {
+    pub(in crate::pool) fn word(&self, entry: Entry) -> &BlockWord {
         self.page_map.header(entry.header).word(entry.index as usize)
     }
 
     /// Up to `most` blocks of a new slab, and where its memory is from. `None`: not without waiting.
-    pub(super) fn add_slab(
+    pub(in crate::pool) fn add_slab(
         &self,
         class: Class,
         taker: Taker,
@@ -402,18 +383,18 @@ impl Inner {
         let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
         let Placed { room: Room { node, start, .. }, points } = placed;
-        let mut middle = self.middle.lock();
+        let slabs = &mut self.central.lock().slabs;
         let header =
-            middle.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
+            slabs.unused_header(class).unwrap_or_else(|| self.page_map.add_header(Some(class)));
         let placed = self.page_map.header(header);
         placed.place(start, node);
         self.page_map.set_all(start, bytes, Some(placed));
         let slab = EmptySlab { header, node, start, class, points };
-        Ok(Some((middle.add_slab(slab, taker.slot, most), tier)))
+        Ok(Some((slabs.add(slab, taker.slot, most), tier)))
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
-    pub(super) fn allocate_large(
+    fn allocate_own(
         &self,
         bytes: usize,
         shape: Shape,
@@ -421,16 +402,16 @@ impl Inner {
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<(u64, Tier)>> {
-        let taken = match self.take_batch_large(shape, taker) {
+        let taken = match self.take_batch_of_own(shape, taker) {
             Some(taken) => Some(taken),
             None => {
-                let placed = self.place_large(shape, taker, patience)?;
+                let placed = self.place_own(shape, taker, patience)?;
                 placed.map(|(entry, tier)| (vec![entry], tier))
             }
         };
         let Some((mut entries, tier)) = taken else { return Ok(None) };
         let entry = entries.pop().expect("a batch that is not empty");
-        let owner = cache.filter(|_| !self.is_kept_by_stream(shape.bytes_and_align().0));
+        let owner = cache.filter(|_| !self.caches.are_kept_by_stream(shape.bytes_and_align().0));
         let tag = owner.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
         if !entries.is_empty() {
@@ -441,51 +422,52 @@ impl Inner {
     }
 
     /// Blocks of their own of one size that the global cache keeps for a stream, or that were set aside.
-    fn take_batch_large(&self, shape: Shape, taker: Taker) -> Option<(Vec<Entry>, Tier)> {
+    fn take_batch_of_own(&self, shape: Shape, taker: Taker) -> Option<(Vec<Entry>, Tier)> {
         let (block_bytes, align) = shape.bytes_and_align();
         let shelf = Shelf::of_own(block_bytes);
         let most = if shelf.serves() { self.batch() } else { 1 };
-        if self.own_in_global.may_have(shelf) {
-            let entries = self.middle.lock().take_global(shelf, taker.slot, most);
+        if self.central.may_have_own_in_global(shelf) {
+            let entries = self.central.lock().global.take(shelf, taker.slot, most);
             let is_aligned = |entry: &Entry| entry.offset.is_multiple_of(align);
             let (aligned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_aligned);
             // They came while the alignment was changed.
-            self.free_large(others, taker.slot);
+            self.free_own(others, taker.slot);
             if !aligned.is_empty() {
                 return Some((aligned, Tier::Global));
             }
         }
-        let entries = self.take_reserved_large(shape, most);
+        let entries = self.central.take_own_set_aside(block_bytes, align, most);
         (!entries.is_empty()).then_some((entries, Tier::Reserve))
     }
 
     /// A block of its own from the back, by a thread whose cache is [known](ThreadCache::is_known) and has none, if there is one that needs
     /// neither waiting nor the driver, and nothing else comes first: what is nearly always so, without a second look at anything.
     #[inline(never)]
-    pub(in crate::pool) fn place_at_once(
+    pub(in crate::pool) fn allocate_own_at_once(
         &self,
         cache: &ThreadCache,
         bytes: usize,
         handle: Stream,
     ) -> Option<DevicePtr> {
-        let Ok(Shape::Own { bytes: block_bytes, align }) = self.shape_of(bytes) else {
+        let Ok(Shape::Own { bytes: block_bytes, align }) =
+            Shape::of(bytes, self.settings.alignment())
+        else {
             return None;
         };
         let slack = block_bytes as usize - bytes;
         let others_come_first = bytes > self.settings.direct_above()
             || cache.inbox.may_have_something()
-            || self.own_in_global.may_have(Shelf::of_own(block_bytes))
-            // Relaxed: whoever sets something aside at this moment does it for later.
-            || self.reserved_large.load(Ordering::Relaxed) > 0;
+            || self.central.may_have_own_in_global(Shelf::of_own(block_bytes))
+            || self.central.may_have_own_in_reserve();
         if others_come_first || slack >= Word::MOST_SLACK {
             return None;
         }
         let stream = cache.stream();
-        let start = if self.is_kept_by_stream(block_bytes) {
+        let start = if self.caches.are_kept_by_stream(block_bytes) {
             self.give_back_pending(cache);
             let taker = Taker { slot: stream, handle };
-            let entry =
-                self.begin_own(self.back.allocate_kept(block_bytes, align, taker)?, block_bytes);
+            let entry = self
+                .begin_own_block(self.back.allocate_kept(block_bytes, align, taker)?, block_bytes);
             // No cache's, so that the stream that frees it keeps it.
             self.make_live(entry, bytes, Tag::NONE);
             entry.offset
@@ -493,9 +475,9 @@ impl Inner {
             // Which also forgets the block that was handed out last.
             let mut pending = Pending::default();
             cache.take_pending(&mut pending);
-            let blocks = pending.offsets().map(|offset| self.unlist(offset));
+            let blocks = pending.offsets().map(|offset| self.take_off_page_map(offset));
             let placed = self.back.free_and_allocate(blocks, block_bytes, align, stream);
-            let entry = self.begin_own(placed?, block_bytes);
+            let entry = self.begin_own_block(placed?, block_bytes);
             let header = self.page_map.header(entry.header);
             header.word(0).set(cache.live.with_slack(slack));
             entry.offset
@@ -506,16 +488,9 @@ impl Inner {
         Some(self.back.address_of(start))
     }
 
-    /// Whether free blocks of a size are kept by the stream that freed them, and by no thread's cache.
-    #[inline]
-    pub(super) fn is_kept_by_stream(&self, block_bytes: u64) -> bool {
-        // Relaxed: a thread that does not see it yet gives its blocks to the back.
-        block_bytes > LARGEST_CACHED_BYTES as u64 && self.keeps_large.load(Ordering::Relaxed)
-    }
-
     /// A block of its own begins where there is room for it. It is nobody's yet.
     #[inline]
-    fn begin_own(&self, room: Room, block_bytes: u64) -> Entry {
+    fn begin_own_block(&self, room: Room, block_bytes: u64) -> Entry {
         let Room { node, start, header } = room;
         let id = header.unwrap_or_else(|| self.page_map.add_header(None));
         let header = self.page_map.header(id);
@@ -526,7 +501,7 @@ impl Inner {
     }
 
     /// A block of its own, that is nobody's yet, and where its memory is from. `None`: not without waiting.
-    pub(super) fn place_large(
+    pub(in crate::pool) fn place_own(
         &self,
         shape: Shape,
         taker: Taker,
@@ -535,7 +510,7 @@ impl Inner {
         let (block_bytes, align) = shape.bytes_and_align();
         let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
-        Ok(Some((self.begin_own(placed.room, block_bytes), tier)))
+        Ok(Some((self.begin_own_block(placed.room, block_bytes), tier)))
     }
 
     /// Counts an allocation that a tier behind the thread's cache has served.

@@ -1,0 +1,280 @@
+//! What all threads share between their caches and the back: the global cache, what was set aside, and the slabs.
+//!
+//! ```text
+//!   thread cache ──no such block──► global cache ──► reserve ──► slabs ──► back
+//!        ▲                             by stream,     for any     by stream
+//!        └──────── batches ────────────  by shelf      stream      and class
+//! ```
+//!
+//! The global cache keeps free blocks of up to 1 MiB for the stream that freed them, as thread caches do and by the same shelves, so
+//! that a stream gets back what it need not wait for. What it has no room for goes on to slabs, or to the back if it is a block of
+//! its own. A slab serves one stream, but gives to another what can be waited for, before the pool grows.
+//!
+//! All of it is under one lock, because a request asks one after the other. The lock is never held while the driver is asked for memory.
+//! Threads that look in vain need not take it for blocks of their own: counts say whether there are any.
+//!
+//! ```text
+//!   bytes of a stream's lists = Σ lists: size of a shelf's blocks × its length
+//!   own_in_global[shelf]      = Σ streams: length of the shelf's list        of shelves of blocks of their own
+//!   own_in_reserve            = Σ sizes: blocks of their own set aside
+//!   blocks of a slab          = free + those in the lists here + those in threads' caches + live
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::blocks::{Entry, Numbers};
+use super::points::StreamSlot;
+use super::reserve::Reserve;
+use super::shelves::Bounds;
+use super::sizes::{CLASSES, SHELVES, Shelf};
+use super::slabs::Slabs;
+
+/// Streams that the global cache keeps blocks for, at most. A block that is kept keeps its slab: without a bound, each stream that was ever
+/// used would keep a slab of every class that it has used, until it is destroyed.
+const MOST_STREAMS_KEPT: usize = 1024;
+
+/// What all threads share, under its lock.
+#[derive(Debug)]
+pub(super) struct Central {
+    stock: Mutex<Stock>,
+    own_in_global: Arc<OwnBlocks>,
+    own_in_reserve: AtomicUsize,
+}
+
+/// What the lock guards.
+#[derive(Debug, Default)]
+pub(super) struct Stock {
+    pub(super) global: GlobalCache,
+    pub(super) reserve: Reserve,
+    pub(super) slabs: Slabs,
+}
+
+impl Central {
+    pub(super) fn new() -> Central {
+        let stock = Stock::default();
+        Central {
+            own_in_global: Arc::clone(&stock.global.own_blocks),
+            stock: Mutex::new(stock),
+            own_in_reserve: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock()
+    }
+
+    /// Whether the global cache may have blocks of their own on a shelf.
+    #[inline]
+    pub(super) fn may_have_own_in_global(&self, shelf: Shelf) -> bool {
+        self.own_in_global.may_have(shelf)
+    }
+
+    /// Whether blocks of their own may have been set aside.
+    #[inline]
+    pub(super) fn may_have_own_in_reserve(&self) -> bool {
+        // Relaxed: whoever does not see a block yet takes memory from elsewhere.
+        self.own_in_reserve.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets blocks of their own of one size aside.
+    pub(super) fn set_own_aside(&self, block_bytes: u64, entries: Vec<Entry>) {
+        let added = entries.len();
+        let mut stock = self.lock();
+        stock.reserve.add_own(block_bytes, entries);
+        self.own_in_reserve.fetch_add(added, Ordering::Relaxed);
+    }
+
+    /// Up to `most` blocks of exactly this size, aligned so, that were set aside.
+    #[inline]
+    pub(super) fn take_own_set_aside(
+        &self,
+        block_bytes: u64,
+        align: u64,
+        most: usize,
+    ) -> Vec<Entry> {
+        if !self.may_have_own_in_reserve() {
+            return Vec::new();
+        }
+        let mut stock = self.lock();
+        let entries = stock.reserve.take_own(block_bytes, align, most);
+        // Under the lock, as everywhere: else it would be off when others take or give up at the same moment.
+        self.own_in_reserve.fetch_sub(entries.len(), Ordering::Relaxed);
+        entries
+    }
+
+    /// Takes everything that was set aside.
+    pub(super) fn take_reserve(&self) -> Vec<Entry> {
+        let mut stock = self.lock();
+        let entries = stock.reserve.take_all();
+        self.own_in_reserve.store(0, Ordering::Relaxed);
+        entries
+    }
+}
+
+/// How many blocks of their own the global cache keeps for all streams, by shelf: so that nobody takes the lock to look in vain. Written
+/// under it.
+#[derive(Debug)]
+struct OwnBlocks([AtomicUsize; SHELVES]);
+
+impl Default for OwnBlocks {
+    fn default() -> OwnBlocks {
+        OwnBlocks(std::array::from_fn(|_| AtomicUsize::new(0)))
+    }
+}
+
+impl OwnBlocks {
+    // Relaxed: whoever does not see a block yet, or any more, takes another.
+
+    fn may_have(&self, shelf: Shelf) -> bool {
+        shelf.serves()
+            && shelf.class().is_none()
+            && self.0[shelf.index()].load(Ordering::Relaxed) > 0
+    }
+
+    fn added(&self, shelf: Shelf, blocks: usize) {
+        self.0[shelf.index()].fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    fn removed(&self, shelf: Shelf, blocks: usize) {
+        self.0[shelf.index()].fetch_sub(blocks, Ordering::Relaxed);
+    }
+}
+
+/// Free blocks of a stream, by shelf: classes, then sizes of blocks of their own. `bytes = Σ shelves`.
+#[derive(Debug)]
+struct Lists {
+    shelves: [Vec<Entry>; SHELVES],
+    bytes: u64,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists { shelves: std::array::from_fn(|_| Vec::new()), bytes: 0 }
+    }
+}
+
+/// Free blocks of all threads, each kept for the stream that freed it.
+#[derive(Debug, Default)]
+pub(super) struct GlobalCache {
+    by_stream: HashMap<StreamSlot, Lists, Numbers>,
+    own_blocks: Arc<OwnBlocks>,
+}
+
+impl GlobalCache {
+    /// Up to `most` blocks that are kept for a stream.
+    pub(super) fn take(&mut self, shelf: Shelf, stream: StreamSlot, most: usize) -> Vec<Entry> {
+        let Some(lists) = self.by_stream.get_mut(&stream) else { return Vec::new() };
+        let list = &mut lists.shelves[shelf.index()];
+        let entries = list.split_off(list.len().saturating_sub(most));
+        lists.bytes -= shelf.block_bytes() * entries.len() as u64;
+        self.own_blocks.removed(shelf, entries.len());
+        entries
+    }
+
+    /// Up to `most` blocks of their own that are kept for any stream, the largest first.
+    pub(super) fn take_largest(&mut self, most: usize) -> Vec<(StreamSlot, Entry)> {
+        let mut taken = Vec::new();
+        for (stream, lists) in &mut self.by_stream {
+            for index in (CLASSES..SHELVES).rev() {
+                let list = &mut lists.shelves[index];
+                let some = list.split_off(list.len().saturating_sub(most - taken.len()));
+                let shelf = Shelf::at(index);
+                lists.bytes -= shelf.block_bytes() * some.len() as u64;
+                self.own_blocks.removed(shelf, some.len());
+                taken.extend(some.into_iter().map(|entry| (*stream, entry)));
+            }
+        }
+        taken
+    }
+
+    /// Takes everything.
+    pub(super) fn take_all(&mut self) -> Vec<(StreamSlot, Entry)> {
+        let by_stream = std::mem::take(&mut self.by_stream);
+        let of_stream = |(stream, lists)| self.entries_of(lists).map(move |entry| (stream, entry));
+        by_stream.into_iter().flat_map(of_stream).collect()
+    }
+
+    /// The blocks of lists that were taken out.
+    fn entries_of(&self, lists: Lists) -> impl Iterator<Item = Entry> + use<> {
+        for (index, list) in lists.shelves.iter().enumerate() {
+            self.own_blocks.removed(Shelf::at(index), list.len());
+        }
+        lists.shelves.into_iter().flatten()
+    }
+
+    /// Keeps free blocks for a stream, as far as there is room for them; returns how many.
+    pub(super) fn keep(
+        &mut self,
+        shelf: Shelf,
+        stream: StreamSlot,
+        entries: impl Iterator<Item = Entry>,
+        most: Bounds,
+    ) -> usize {
+        if most.blocks == 0 || most.bytes == 0 {
+            return 0;
+        }
+        let lists = self.by_stream.entry(stream).or_default();
+        let list = &mut lists.shelves[shelf.index()];
+        let had = list.len();
+        let bytes_left = most.bytes.saturating_sub(lists.bytes) / shelf.block_bytes();
+        let room = most.blocks.saturating_sub(had).min(bytes_left as usize);
+        list.extend(entries.take(room));
+        let kept = list.len() - had;
+        lists.bytes += shelf.block_bytes() * kept as u64;
+        self.own_blocks.added(shelf, kept);
+        kept
+    }
+
+    /// Whether there are lists for more streams than blocks are to be kept for.
+    pub(super) fn has_too_many_streams(&self) -> bool {
+        self.by_stream.len() > MOST_STREAMS_KEPT
+    }
+
+    /// Forgets streams for which there is nothing: they come and go. Takes what is kept for those that are forgotten
+    /// elsewhere: nobody will ask for it.
+    pub(super) fn forget_idle_streams(
+        &mut self,
+        are_forgotten: impl Fn(&[StreamSlot]) -> Vec<bool>,
+    ) -> Vec<(StreamSlot, Entry)> {
+        self.by_stream.retain(|_, lists| lists.bytes > 0);
+        let streams: Vec<StreamSlot> = self.by_stream.keys().copied().collect();
+        let forgotten = streams.iter().zip(are_forgotten(&streams)).filter(|(_, is)| *is);
+        let mut entries = Vec::new();
+        for (stream, _) in forgotten {
+            let Some(lists) = self.by_stream.remove(stream) else { continue };
+            entries.extend(self.entries_of(lists).map(|entry| (*stream, entry)));
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::blocks::HeaderId;
+    use crate::pool::points::Points;
+    use crate::pool::sizes::Class;
+    use crate::pool::slabs::new_slab;
+
+    #[test]
+    fn a_new_slab_is_taken_from_whatever_the_global_cache_has_got_meanwhile() {
+        let (class, stream) = (Class::of(4096), StreamSlot(0));
+        let Stock { mut global, mut slabs, .. } = Stock::default();
+        let first = slabs.add(new_slab(class, 0), stream, 1).entries;
+        let most = Bounds { blocks: 10, bytes: u64::MAX };
+        assert_eq!(global.keep(Shelf::of_class(class), stream, first.into_iter(), most), 1);
+        let second = slabs.add(new_slab(class, 1), stream, 1).entries;
+        slabs.assert_valid();
+        assert_eq!(second[0].header, HeaderId(1));
+        let given_back = global.take_all().into_iter().map(|(_, entry)| entry).chain(second);
+        let empty = given_back
+            .filter_map(|entry| slabs.give_back(entry, &Points::default(), |_| {}))
+            .count();
+        assert_eq!(empty, 2, "both slabs are empty and gone");
+    }
+}
