@@ -353,6 +353,12 @@ impl Pool {
         background::interval_has_passed(&self.tiers);
     }
 
+    /// Does what the background does once the pool has grown, if it is to [grow ahead](PoolConfig::grow_ahead). Returns how many bytes the
+    /// driver has created.
+    pub fn grow_ahead(&self) -> usize {
+        background::grow_ahead(&self.tiers)
+    }
+
     /// What stands in the pool's memory now, in the form that PyTorch's memory viewer reads.
     pub fn snapshot(&self) -> Snapshot {
         self.tiers.snapshot()

@@ -14,7 +14,7 @@ use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
 const NEVER_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Waits until something is so. Not a measure of speed: it gives up only when nothing happens at all.
-fn eventually(gpu: &SimGpu, what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn eventually(gpu: &SimGpu, what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");

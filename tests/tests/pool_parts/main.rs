@@ -5,6 +5,7 @@ mod bad_input;
 mod captures;
 mod fork_process;
 mod forks;
+mod growing_ahead;
 mod handles;
 mod large_blocks_in_caches;
 mod patience;

@@ -16,6 +16,7 @@
 //! Two locks. `state` is held briefly and never while the driver maps or unmaps; `mapping` is held by whoever
 //! does, so that there is one at a time. Lock order: `mapping`, then `state`.
 
+mod ahead;
 mod chunks;
 mod find;
 mod growth;
@@ -196,6 +197,8 @@ pub(super) struct Back {
     access: Access,
     state: Mutex<State>,
     mapping: Mutex<()>,
+    /// Held while memory that no request has asked for is on its way.
+    growing_ahead: Mutex<()>,
     process: Process,
 }
 
@@ -248,6 +251,7 @@ impl Back {
                 unused_headers: Vec::new(),
             }),
             mapping: Mutex::new(()),
+            growing_ahead: Mutex::new(()),
             process: Process::this(),
             driver,
         })

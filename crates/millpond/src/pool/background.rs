@@ -1,7 +1,8 @@
 //! The thread that looks after all pools of the process from time to time, and what it does for each.
 //!
 //! Each interval it merges what caches keep, if too much of what is reserved is not live, and gives back pages that nobody has needed for a
-//! while. How long that is, each pool learns from its mistakes. Between intervals a request wakes it that sees too much lie about.
+//! while. How long that is, each pool learns from its mistakes. Between intervals a request wakes it that sees too much lie about, or that
+//! has made a pool grow which is to [grow ahead](super::config::PoolConfig::grow_ahead).
 //!
 //! ```text
 //!   1 ≤ patience ≤ 64 intervals
@@ -43,8 +44,16 @@ struct Watched {
     id: u64,
     tiers: Weak<Tiers>,
     due: Instant,
-    /// Somebody has seen that too much lies about.
-    woken: bool,
+    /// A request has seen that too much lies about.
+    is_fragmented: bool,
+    /// A request has made the pool grow.
+    grows: bool,
+}
+
+impl Watched {
+    fn is_woken(&self) -> bool {
+        self.is_fragmented || self.grows
+    }
 }
 
 /// While this lives, a pool is looked after. When it is dropped, nobody looks any more.
@@ -71,17 +80,18 @@ pub(super) fn watch(tiers: &Arc<Tiers>) -> Option<Watch> {
         id: tiers.identity.id,
         tiers: Arc::downgrade(tiers),
         due,
-        woken: false,
+        is_fragmented: false,
+        grows: false,
     });
     BACKGROUND.changed.notify_all();
     Some(Watch { id: tiers.identity.id, process })
 }
 
-/// Looks after a pool soon: too much of what it has reserved is nobody's.
-pub(super) fn wake(id: u64) {
+/// Looks after a pool soon, for a reason that is noted.
+fn wake(id: u64, note: impl FnOnce(&mut Watched)) {
     let mut pools = BACKGROUND.pools.lock();
     if let Some(watched) = pools.watched.iter_mut().find(|watched| watched.id == id) {
-        watched.woken = true;
+        note(watched);
         BACKGROUND.changed.notify_all();
     }
 }
@@ -104,7 +114,8 @@ fn run() {
     let mut pools = BACKGROUND.pools.lock();
     loop {
         let now = Instant::now();
-        let Some(next) = pools.watched.iter_mut().find(|next| next.woken || next.due <= now) else {
+        let is_next = |watched: &&mut Watched| watched.is_woken() || watched.due <= now;
+        let Some(next) = pools.watched.iter_mut().find(is_next) else {
             match pools.watched.iter().map(|watched| watched.due).min() {
                 Some(due) => {
                     let left = due.saturating_duration_since(now);
@@ -115,7 +126,8 @@ fn run() {
             continue;
         };
         let (id, tiers, is_due) = (next.id, next.tiers.upgrade(), next.due <= now);
-        next.woken = false;
+        let grows = std::mem::take(&mut next.grows);
+        let is_fragmented = std::mem::take(&mut next.is_fragmented);
         if let Some(tiers) = &tiers
             && is_due
         {
@@ -124,9 +136,12 @@ fn run() {
         pools.in_hand = Some(id);
         drop(pools);
         if let Some(tiers) = tiers.filter(|tiers| tiers.settings.get().enable_defrag) {
+            if grows {
+                grow_ahead(&tiers);
+            }
             if is_due {
                 interval_has_passed(&tiers);
-            } else {
+            } else if is_fragmented {
                 merge_if_fragmented(&tiers);
             }
         }
@@ -280,7 +295,26 @@ pub(super) fn look_at_fragmentation(tiers: &Tiers) {
     let config = tiers.settings.get();
     if config.enable_defrag && tiers.fragmentation() > config.defrag_threshold {
         tiers.upkeep.fragmentation_seen.store(true, Ordering::Relaxed);
-        wake(tiers.identity.id);
+        wake(tiers.identity.id, |watched| watched.is_fragmented = true);
+    }
+}
+
+/// Creates memory before it is wanted, if the pool is to. Returns how many bytes.
+pub(super) fn grow_ahead(tiers: &Tiers) -> usize {
+    if tiers.has_forked() || !tiers.settings.get().grow_ahead {
+        return 0;
+    }
+    tiers.back.grow_ahead() as usize
+}
+
+/// Wakes the background if the pool has grown and is to grow ahead.
+pub(super) fn look_at_growth(tiers: &Tiers) {
+    if tiers.identity.process().is_child() || tiers.family.belongs_to != BelongsTo::Pool {
+        return;
+    }
+    let config = tiers.settings.get();
+    if config.enable_defrag && config.grow_ahead && tiers.back.should_grow_ahead() {
+        wake(tiers.identity.id, |watched| watched.grows = true);
     }
 }
 

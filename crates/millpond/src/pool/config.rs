@@ -55,8 +55,11 @@ pub struct PoolConfig {
     pub defrag_interval_ms: u64,
     /// Whether the pool counts what it does.
     pub enable_stats: bool,
-    /// Whether the background looks at all.
+    /// Whether the background does anything at all.
     pub enable_defrag: bool,
+    /// Whether the background creates memory before a request wants it, once the pool grows: up to a thirty-second of what is reserved,
+    /// within the slack. A request that grows the pool maps that memory and does not wait for the driver to create it.
+    pub grow_ahead: bool,
     /// Where to write a snapshot of the pool's memory when it runs out, in PyTorch's format.
     pub oom_snapshot: Option<PathBuf>,
 }
@@ -76,6 +79,7 @@ impl Default for PoolConfig {
             defrag_interval_ms: 5000,
             enable_stats: true,
             enable_defrag: true,
+            grow_ahead: false,
             oom_snapshot: None,
         }
     }
@@ -227,6 +231,7 @@ impl PoolConfig {
             }
             "enable_stats" => self.enable_stats = switch(value)?,
             "enable_defrag" => self.enable_defrag = switch(value)?,
+            "grow_ahead" => self.grow_ahead = switch(value)?,
             "oom_snapshot" => {
                 self.oom_snapshot = if value == "none" { None } else { Some(value.into()) };
             }
@@ -246,7 +251,7 @@ impl PoolConfig {
 const CONF: &str = "MILLPOND_CONF";
 
 /// The names of all settings.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "alignment",
     "thread_cache_max_blocks",
     "thread_cache_max_bytes",
@@ -259,6 +264,7 @@ const FIELDS: [&str; 13] = [
     "defrag_interval_ms",
     "enable_stats",
     "enable_defrag",
+    "grow_ahead",
     "oom_snapshot",
 ];
 

@@ -64,6 +64,12 @@ pub(super) const POOL_OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("enable_stats", Kind::Switch, "true", "whether the pool counts what it does"),
     OptionSpec::new("enable_defrag", Kind::Switch, "true", "whether the background looks at all"),
     OptionSpec::new(
+        "grow_ahead",
+        Kind::Switch,
+        "false",
+        "whether the background creates memory before a request wants it",
+    ),
+    OptionSpec::new(
         "oom_snapshot",
         Kind::PathOrNone,
         "none",
@@ -87,6 +93,7 @@ pub(super) fn pool_config(options: &Options) -> PoolConfig {
         defrag_interval_ms: options.count("defrag_interval_ms"),
         enable_stats: options.switch("enable_stats"),
         enable_defrag: options.switch("enable_defrag"),
+        grow_ahead: options.switch("grow_ahead"),
         oom_snapshot: options.path_or_none("oom_snapshot").map(Into::into),
     }
 }

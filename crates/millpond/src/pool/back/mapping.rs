@@ -51,7 +51,7 @@ impl Back {
             self.let_unused_mappings_go();
             // What was had before there was no more would keep others from it.
             let excess_bytes = self.reserved_bytes().saturating_sub(reserved_before);
-            self.release_loose((excess_bytes / self.page_bytes) as usize);
+            self.release_loose((excess_bytes / self.page_bytes) as usize, u32::MAX);
         }
         self.state.lock().let_old_mappings_go(&self.driver);
         answer
@@ -61,6 +61,8 @@ impl Back {
     /// pages.
     #[cold]
     fn let_unused_mappings_go(&self) {
+        // What is on its way ahead of need serves this request.
+        drop(self.growing_ahead.lock());
         let mut state = self.state.lock();
         state.is_short = true;
         let _ = state.streams.record_all(&self.driver);
@@ -197,7 +199,9 @@ impl Back {
             let handle = match piece.source {
                 Source::New(pages) => state.add_handle(memory, pages, self.page_bytes),
                 Source::Free(handle) => {
-                    state.counts.page_moves += u64::from(piece.used.count_ones());
+                    if !state.handles.handle(handle).mappings.is_empty() {
+                        state.counts.page_moves += u64::from(piece.used.count_ones());
+                    }
                     handle
                 }
             };
@@ -281,8 +285,13 @@ impl Back {
 }
 
 impl State {
-    /// New memory, that is about to be mapped.
-    fn add_handle(&mut self, memory: PhysicalHandle, pages: usize, page_bytes: u64) -> HandleId {
+    /// New memory. Its caller maps it, or puts it among what is loose.
+    pub(super) fn add_handle(
+        &mut self,
+        memory: PhysicalHandle,
+        pages: usize,
+        page_bytes: u64,
+    ) -> HandleId {
         self.reserve(pages as u64 * page_bytes);
         self.counts.pages_created += pages as u64;
         self.handles.add(memory, pages, self.pages.now())

@@ -102,7 +102,8 @@ pub(super) fn keeps(used_for: Use) -> Keeps {
     if used_for == Use::Slab { Keeps::Points } else { Keeps::Nothing }
 }
 
-fn class_of(pages: usize) -> usize {
+/// The largest size of handles of at most so many pages.
+pub(super) fn class_of(pages: usize) -> usize {
     HANDLE_PAGES.iter().rposition(|size| *size <= pages).expect("a handle has a page")
 }
 
@@ -234,7 +235,7 @@ impl State {
         let missing = pages.clone().filter(|page| is_missing(self, page)).count();
         let grows = missing > 0 && self.grows(missing, wanted, prefer);
         let mut free = match grows || missing == 0 {
-            true => FreeMemory::default(),
+            true => self.find_ready(),
             false => self.find_free(missing, wanted, pages.clone()),
         };
         let mut pieces = Vec::new();
@@ -243,9 +244,12 @@ impl State {
             let end = (first..pages.end).find(|page| !is_missing(self, page)).unwrap_or(pages.end);
             page = first;
             while page < end {
-                let found = if grows { None } else { free.take_within(end - page) };
-                let new = || self.new_memory(end - page, None, wanted);
-                let source = found.map_or_else(new, Source::Free);
+                let source = match grows {
+                    true => free.ready_or(self.new_memory(end - page, None, wanted)),
+                    false => free
+                        .take_within(end - page)
+                        .map_or_else(|| self.new_memory(end - page, None, wanted), Source::Free),
+                };
                 let count = self.pages_of(source);
                 pieces.push(Piece { at: page, source, used: bits(0..count) });
                 page += count;
@@ -256,7 +260,8 @@ impl State {
 
     /// Whether all of a block is to be new memory: within the slack, that is better than mapping what is free once more.
     fn grows(&self, missing_pages: usize, wanted: Wanted, prefer: Prefer) -> bool {
-        let grown = self.reserved_bytes + self.pages.start_of(missing_pages);
+        let new_pages = missing_pages.saturating_sub(self.loose_pages());
+        let grown = self.reserved_bytes + self.pages.start_of(new_pages);
         prefer == Prefer::New && self.growth.is_within_slack(grown, wanted.bytes)
     }
 
@@ -279,7 +284,7 @@ impl State {
         let (first, count) = (pages.start, pages.len());
         let grows = self.grows(count, wanted, prefer);
         let mut free = match grows {
-            true => FreeMemory::default(),
+            true => self.find_ready(),
             false => self.find_free(count, wanted, 0..0),
         };
         let may_be_pushed =
@@ -318,8 +323,11 @@ impl State {
                 break;
             }
             let ahead = (grows && last.is_none()).then_some(count - rest);
-            let new = || self.new_memory(rest, ahead, wanted);
-            let source = found.map_or_else(new, Source::Free);
+            let source = match found {
+                Some(handle) => Source::Free(handle),
+                None if grows => free.ready_or(self.new_memory(rest, ahead, wanted)),
+                None => self.new_memory(rest, ahead, wanted),
+            };
             let pages = self.pages_of(source);
             let used = pages.min(rest);
             pieces.push(Piece { at, source, used: bits(0..used) });
@@ -332,6 +340,15 @@ impl State {
         let unused = pieces.first().map_or(0, |piece| piece.used.trailing_zeros() as usize);
         let found = Found { node: hole, start: start + self.pages.start_of(unused) };
         (Place { found, comes_after_hole: is_begun }, pieces)
+    }
+
+    /// Memory that was created ahead of need, and nothing else.
+    fn find_ready(&self) -> FreeMemory {
+        let mut free = FreeMemory::default();
+        for handle in &self.handles.loose {
+            free.whole[class_of(self.handles.handle(*handle).pages)].push(*handle);
+        }
+        free
     }
 
     /// Free memory for a block of so many pages: handles in turn, from where the last search ended.
@@ -399,6 +416,12 @@ impl FreeMemory {
     /// A wholly free handle of at most so many pages, as large as possible.
     fn take_within(&mut self, most: usize) -> Option<HandleId> {
         self.whole[..=class_of(most)].iter_mut().rev().find_map(Vec::pop)
+    }
+
+    /// A handle that lies ready in place of a new one of the same size.
+    fn ready_or(&mut self, new: Source) -> Source {
+        let Source::New(pages) = new else { return new };
+        self.whole[class_of(pages)].pop().map_or(new, Source::Free)
     }
 
     /// A wholly free handle of more pages, as small as possible.

@@ -53,7 +53,7 @@ impl Back {
         state.let_unused_go(most, waitable, &mut 0);
         drop(state);
         let _ = self.unmap_left(Wait::Yes);
-        let released = self.release_loose(pages);
+        let released = self.release_loose(pages, u32::MAX);
         let mut state = self.state.lock();
         state.is_short &= released == 0;
         // Events that cannot be asked now are asked later.
@@ -87,7 +87,7 @@ impl Back {
             if self.unmap_left(Wait::No).is_err() {
                 break;
             }
-            let released = self.release_loose(pages);
+            let released = self.release_loose(pages, since);
             if released == 0 {
                 break;
             }
@@ -107,12 +107,12 @@ impl Back {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         let _mapping = self.mapping.lock();
         let excess_bytes = self.reserved_bytes().saturating_sub(reserved_bytes);
-        self.release_loose((excess_bytes / self.page_bytes) as usize);
+        self.release_loose((excess_bytes / self.page_bytes) as usize, u32::MAX);
     }
 
-    /// Lets go of memory that is mapped nowhere, at most so many pages; returns their bytes.
-    pub(super) fn release_loose(&self, most: usize) -> u64 {
-        let loose = self.state.lock().take_loose(most);
+    /// Lets go of memory that is mapped nowhere, at most so many pages, and nothing that was used after `since`; returns their bytes.
+    pub(super) fn release_loose(&self, most: usize, since: u32) -> u64 {
+        let loose = self.state.lock().take_loose(most, since);
         let mut kept = Vec::new();
         let mut released = 0;
         for lent in loose {
@@ -151,7 +151,7 @@ impl Back {
         // What cannot be unmapped stays here.
         let _ = self.unmap_left(Wait::No);
         let mut state = self.state.lock();
-        let lent = state.take_loose(pages);
+        let lent = state.take_loose(pages, u32::MAX);
         let lent_pages: usize = lent.iter().map(|lent| lent.pages).sum();
         state.reserved_bytes -= lent_pages as u64 * self.page_bytes;
         lent
@@ -258,13 +258,14 @@ impl State {
         self.handles.loose.iter().map(|id| self.handles.handle(*id).pages).sum()
     }
 
-    /// Takes memory that is mapped nowhere, up to so many pages.
-    fn take_loose(&mut self, most: usize) -> Vec<Lent> {
+    /// Takes memory that is mapped nowhere, up to so many pages, and nothing that was used after `since`.
+    fn take_loose(&mut self, most: usize, since: u32) -> Vec<Lent> {
         let mut pages = 0;
         let mut taken = Vec::new();
         for id in std::mem::take(&mut self.handles.loose) {
-            let size = self.handles.handle(id).pages;
-            if pages + size > most {
+            let handle = self.handles.handle(id);
+            let size = handle.pages;
+            if pages + size > most || handle.used_in > since {
                 self.handles.loose.push(id);
                 continue;
             }

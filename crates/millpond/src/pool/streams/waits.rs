@@ -34,8 +34,10 @@ impl Streams {
                 let (stream, number) = waited[wait];
                 // More than so many are not remembered.
                 let most = MOST_WAITED.saturating_sub(waited.len());
-                let before = self.waited_before(stream, number);
-                waited.extend(before.filter(|(stream, _)| *stream != taker).take(most));
+                let counts = |&(stream, number): &(StreamSlot, u64)| {
+                    stream != taker && !self.has_passed(Point { stream, number })
+                };
+                waited.extend(self.waited_before(stream, number).filter(counts).take(most));
             }
             self.note_waits(taker, &waited);
         }

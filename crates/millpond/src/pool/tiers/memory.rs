@@ -38,12 +38,12 @@ impl Tiers {
                 return Ok(Some((placed, Tier::Reuse)));
             }
         }
-        // As for what other streams have freed: waiting comes before growing beyond the slack.
-        if !self.back.may_grow_by(wanted.bytes)
-            && self.back.settle(Settle::Gone)?
-            && let Some(placed) = self.back.allocate_in_place(wanted, reach)?
-        {
-            return Ok(Some((placed, Tier::Reuse)));
+        // As for what other streams have freed: waiting comes before growing beyond the slack. Each time the search comes by more streams
+        // that turn out to be gone.
+        while !self.back.may_grow_by(wanted.bytes) && self.back.settle(Settle::Gone)? {
+            if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
+                return Ok(Some((placed, Tier::Reuse)));
+            }
         }
         self.back.set_live_bytes(Some(self.live_bytes()));
         self.borrow_pages(wanted.bytes);
@@ -65,6 +65,7 @@ impl Tiers {
             self.back.release_beyond(reserved_before);
         }
         background::look_at_fragmentation(self);
+        background::look_at_growth(self);
         answer.map(|placed| Some((placed, Tier::Device)))
     }
 
