@@ -2,7 +2,7 @@
 //!
 //! Each thread remembers the pool, the stream and the cache of its last calls, so that the next call finds the cache by two comparisons, or by
 //! a few more where the thread uses several streams in turn. Nothing is asked of the driver. Instead, what would make the memory false says
-//! so: whoever changes what stream handles mean, or the settings, closes the gate of each cache (`handshake`), and the call then goes the slow
+//! so: whoever changes what stream handles mean, or the settings, closes the gate of each cache (`lock_free`), and the call then goes the slow
 //! way, on which the thread learns anew.
 //!
 //! ```text
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::caches;
+use super::lock_free::{Kind, Tag};
 use super::shelves::{Cached, RemoteFree};
 use super::sizes::Shelf;
 use super::statistics::Counters;
 use super::thread_cache::ThreadCache;
 use super::tiers::Tiers;
-use super::word::{Kind, Tag};
 use crate::driver::{DevicePtr, Stream, StreamEpoch};
 use crate::fork::{self, Process};
 use crate::resource::{AllocError, FreeError};

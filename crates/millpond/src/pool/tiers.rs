@@ -25,7 +25,6 @@
 //! ```
 
 mod allocate;
-mod drain;
 mod free;
 mod memory;
 mod report;
@@ -34,7 +33,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 pub(super) use self::allocate::Patience;
-pub(super) use self::drain::Keep;
+pub(super) use self::free::Keep;
 use super::back::{Back, BackOptions};
 use super::background::Upkeep;
 use super::blocks::PageMap;
