@@ -17,8 +17,8 @@
 //!
 //! Either the owner's `busy` is visible to the reclaimer after the barrier, or the owner's look at the gate comes after it and sees it.
 //!
-//! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. Whoever knows
-//! that it does not says so at the gate, too, so that one look answers both.
+//! An owner on its fastest path has one more thing to make sure of before it goes in: that what it remembers still holds. A thread
+//! that makes it false says so at the gate, too, so that one look answers both.
 //!
 //! An [`Inbox`] is where a cache's owner finds its blocks that others have freed.
 //!

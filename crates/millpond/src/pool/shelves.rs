@@ -8,7 +8,7 @@
 //!   never taken              top            limit
 //! ```
 //!
-//! Below the first block is the floor, whose size fits no request: so that whoever takes a block need not ask whether there is one.
+//! Below the first block is the floor, whose size fits no request: a thread that takes a block need not ask whether there is one.
 //!
 //! ```text
 //!   floor ≤ top ≤ limit

@@ -1,9 +1,15 @@
 //! The journey of a free, from where the fast path ends: into the owner's cache if it is this thread's, else on its way home; and down
 //! from there.
 //!
-//! A free first finds out whether it is right: whether a block begins at the address, is live, and was asked for with as many bytes. Whoever
-//! then changes the block's word from `Live` has freed it; of two threads that try, the other hears of it. What no cache has room for goes on
-//! to the global cache, to its slab, and to the back.
+//! A free first finds out whether it is right: whether a block begins at the address, is live, and was asked for with as many bytes. The
+//! thread that then changes the block's word from `Live` has freed it; a second one gets an error. What no cache has room for goes on to the
+//! global cache, to its slab, and to the back.
+//!
+//! ```text
+//!   of this thread's cache        Live → Cached    a plain store
+//!   of another thread's cache     Live → Remote    by compare-and-swap, and then by that cache's inbox
+//!   of no cache                   Live → Free      by compare-and-swap, and then down
+//! ```
 
 use std::sync::Arc;
 

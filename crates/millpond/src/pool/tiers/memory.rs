@@ -1,7 +1,12 @@
 //! Memory for blocks and slabs: free ranges first, then what caches keep, what regions lend, and the driver's last.
 //!
-//! Caches are emptied when memory is needed elsewhere, and when their thread ends. Whoever empties them holds the lock of draining until
-//! everything is in the back, so that the next one finds it there.
+//! Caches are emptied when memory is needed elsewhere, and when their thread ends. A thread that empties them holds the lock of draining
+//! until everything is in the back, so that the next one finds it there.
+//!
+//! ```text
+//!   kept = used bytes of the back − live bytes        in caches, set aside, left over in slabs and by rounding
+//!   a request fails  ⇒  caches were emptied, the reserve was given up and regions have lent, since it came
+//! ```
 
 use std::sync::Arc;
 
