@@ -96,7 +96,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/millpond/src/pool/by_handle.rs",
     "crates/millpond/src/pool/caches.rs",
     "crates/millpond/src/pool/fast_path.rs",
-    "crates/millpond/src/pool/handshake.rs",
+    "crates/millpond/src/pool/lock_free.rs",
     "crates/millpond/src/pool/shelves.rs",
     "crates/millpond/src/pool/thread_cache.rs",
     "fuzz/src/bin/c_abi_ffi.rs",

@@ -63,16 +63,14 @@ mod sync {
     }
 }
 
-#[path = "../../crates/millpond/src/pool/handshake.rs"]
-mod handshake;
-#[path = "../../crates/millpond/src/pool/word.rs"]
-mod word;
+#[path = "../../crates/millpond/src/pool/lock_free.rs"]
+mod lock_free;
 
 /// An owner adds to something while a reclaimer takes it away: nobody sees the other at work, and nothing is lost.
 macro_rules! owner_and_reclaimer {
-    ($handshake:ident) => {
+    ($lock_free:ident) => {
         crate::model(|| {
-            let shared = loom::sync::Arc::new($handshake::Handshake::new(0));
+            let shared = loom::sync::Arc::new($lock_free::Handshake::new(0));
             let owners = loom::sync::Arc::clone(&shared);
             let owner = loom::thread::spawn(move || {
                 // SAFETY: the only thread that is the owner.
@@ -94,22 +92,22 @@ macro_rules! owner_and_reclaimer {
 mod broken {
     mod sync {
         pub(super) use super::super::sync::{
-            AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, heavy_barrier, lock, spin_loop,
+            AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell, heavy_barrier, lock,
+            spin_loop,
         };
 
         pub(super) fn light_barrier() {}
     }
 
-    #[path = "../../crates/millpond/src/pool/handshake.rs"]
-    mod handshake;
+    #[path = "../../crates/millpond/src/pool/lock_free.rs"]
+    mod lock_free;
 
     pub(super) fn owner_and_reclaimer() {
-        owner_and_reclaimer!(handshake);
+        owner_and_reclaimer!(lock_free);
     }
 }
 
-use handshake::{Inbox, Left};
-use word::{BlockWord, Kind, Tag, Word};
+use lock_free::{BlockWord, Handshake, Inbox, Kind, Left, Tag, Word};
 
 /// Tries every order with at most three preemptions, which is what the handshake takes to go wrong, and one more.
 fn model(run: impl Fn() + Send + Sync + 'static) {
@@ -120,7 +118,7 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn an_owner_and_a_reclaimer_keep_out_of_each_others_way() {
-    owner_and_reclaimer!(handshake);
+    owner_and_reclaimer!(lock_free);
 }
 
 /// Shows that the test above can fail.
@@ -131,7 +129,7 @@ fn without_the_light_barrier_they_do_not() {
 }
 
 /// Whether an owner who says that it knows something may act on it.
-fn acts(shared: &handshake::Handshake<usize>) -> bool {
+fn acts(shared: &Handshake<usize>) -> bool {
     // SAFETY: no other thread is the owner.
     unsafe { shared.as_owner_if_known(|_| ()) }.is_some()
 }
@@ -140,7 +138,7 @@ fn acts(shared: &handshake::Handshake<usize>) -> bool {
 #[test]
 fn what_does_not_hold_stays_unknown_whoever_reclaims() {
     model(|| {
-        let shared = Arc::new(handshake::Handshake::new(0));
+        let shared = Arc::new(Handshake::new(0));
         shared.set_known();
         let others = Arc::clone(&shared);
         let reclaimer = thread::spawn(move || {
@@ -157,7 +155,7 @@ fn what_does_not_hold_stays_unknown_whoever_reclaims() {
 #[test]
 fn what_changes_while_it_becomes_known_is_not_kept() {
     model(|| {
-        let shared = Arc::new((handshake::Handshake::new(0), sync::AtomicU64::new(0)));
+        let shared = Arc::new((Handshake::new(0), sync::AtomicU64::new(0)));
         let others = Arc::clone(&shared);
         let changes = thread::spawn(move || {
             let (cache, epoch) = &*others;
@@ -185,14 +183,14 @@ fn live(bytes: usize) -> Word {
 struct Cache {
     word: BlockWord,
     /// How often the block is in the cache.
-    kept: handshake::Handshake<usize>,
+    kept: Handshake<usize>,
     inbox: Inbox<()>,
 }
 
 impl Cache {
     /// A user has the block, and asked for 7 bytes.
     fn with_live_block() -> Arc<Cache> {
-        let (word, kept) = (BlockWord::new(live(7)), handshake::Handshake::new(0));
+        let (word, kept) = (BlockWord::new(live(7)), Handshake::new(0));
         Arc::new(Cache { word, kept, inbox: Inbox::new() })
     }
 

@@ -10,7 +10,7 @@
 //!       │
 //!   thread cache             one per thread and stream: no lock, no atomic read-modify-write   thread_cache, shelves, caches
 //!       │  batches of 16, both ways
-//!   global cache, reserve    free blocks of all threads by stream and size; set aside          central, reserve
+//!   global cache, reserve    free blocks of all threads by stream and size; set aside          central
 //!       │
 //!   slabs                    64–256 KiB of blocks of one class; larger ones go past them       slabs
 //!       │
@@ -27,8 +27,8 @@
 //! and `statistics`.
 //!
 //! Device memory cannot hold what is known of it. Blocks are described on the host: `sizes` says which kind of block serves a request, and
-//! `blocks` finds a block's header by its address, and in it the `word` that says what the block is at the moment. So a bad free is told from
-//! a right one at full speed. What threads do to one block or one cache at the same time is in `word` and `handshake`, which loom tries.
+//! `blocks` finds a block's header by its address, and in it the word that says what the block is at the moment. So a bad free is told from
+//! a right one at full speed. What threads do to one block or one cache at the same time is in `lock_free`, which loom tries.
 //!
 //! ```text
 //!   a block is in one place      a user's │ a thread's cache │ an outbox or inbox │ global cache, reserve or slab
@@ -54,16 +54,15 @@ mod central;
 mod config;
 #[allow(unsafe_code)]
 mod fast_path;
-#[allow(unsafe_code)]
-mod handshake;
 mod heap;
+#[allow(unsafe_code)]
+mod lock_free;
 mod nodes;
 mod notes;
 mod page_words;
 mod pages;
 mod points;
 mod regions;
-mod reserve;
 #[allow(unsafe_code)]
 mod shelves;
 mod sizes;
@@ -74,7 +73,6 @@ mod sync;
 #[allow(unsafe_code)]
 mod thread_cache;
 mod tiers;
-mod word;
 
 use std::sync::{Arc, Weak};
 

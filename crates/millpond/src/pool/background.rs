@@ -1,6 +1,6 @@
 //! The thread that looks after all pools of the process from time to time, and what it does for each.
 //!
-//! Each interval it merges what caches keep, if too much of what is reserved is not live, and gives back pages that nobody has needed for a
+//! Each interval it merges what caches keep, if too much of what is reserved is not live, and gives back pages that were not needed for a
 //! while. How long that is, each pool learns from its mistakes. Between intervals a request wakes it that sees too much lie about, or that
 //! has made a pool grow which is to [grow ahead](super::config::PoolConfig::grow_ahead).
 //!

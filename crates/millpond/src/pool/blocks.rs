@@ -19,8 +19,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::heap::NodeId;
+use super::lock_free::{BlockWord, Word};
 use super::sizes::{AtomicSizeAndShelf, Class, Shelf, SizeAndShelf, Units};
-use super::word::{BlockWord, Word};
 
 /// The number of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

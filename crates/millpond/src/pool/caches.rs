@@ -19,13 +19,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::blocks::Numbers;
 use super::config::Settings;
 use super::fast_path::{Identity, forget, remember};
+use super::lock_free::Tag;
 use super::notes::current_scope;
 use super::points::StreamSlot;
 use super::sizes::LARGEST_CACHED_BYTES;
 use super::statistics::ThreadCounters;
 use super::thread_cache::ThreadCache;
 use super::tiers::{Keep, Tiers};
-use super::word::Tag;
 use crate::driver::{DevicePtr, Stream, StreamEpoch, StreamWatcher};
 use crate::fork::LeftToParent;
 

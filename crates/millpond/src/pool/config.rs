@@ -429,7 +429,7 @@ mod tests {
     fn every_setting_can_be_given_as_text() {
         let values = [
             "512", "8", "4096", "9", "99", "4", "0.5", "1000", "0.9", "77", "false", "false",
-            "/x/y",
+            "true", "/x/y",
         ];
         let settings: Vec<_> =
             FIELDS.iter().zip(values).map(|(field, value)| format!("{field}:{value}")).collect();
@@ -447,6 +447,7 @@ mod tests {
             defrag_interval_ms: 77,
             enable_stats: false,
             enable_defrag: false,
+            grow_ahead: true,
             oom_snapshot: Some("/x/y".into()),
         };
         assert_eq!(config, expected);

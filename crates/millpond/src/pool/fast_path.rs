@@ -1,9 +1,9 @@
 //! The fast path: a block from the cache that this thread used last, or back into it.
 //!
 //! Each thread remembers the pool, the stream and the cache of its last calls, so that the next call finds the cache by two comparisons, or by
-//! a few more where the thread uses several streams in turn. Nothing is asked of the driver. Instead, what would make the memory false says
-//! so: whoever changes what stream handles mean, or the settings, closes the gate of each cache (`handshake`), and the call then goes the slow
-//! way, on which the thread learns anew.
+//! a few more where the thread uses several streams in turn. Nothing is asked of the driver. Instead, a change
+//! of the settings, or of what stream handles mean, closes the gate of each cache (`lock_free`). The next call then goes the slow way, on
+//! which the thread learns anew.
 //!
 //! ```text
 //!   remembered number = number of the pool  ∧  remembered stream = stream  ∧  gate of the cache open   ⇒   a hit may be tried
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::caches;
+use super::lock_free::{Kind, Tag};
 use super::shelves::{Cached, RemoteFree};
 use super::sizes::Shelf;
 use super::statistics::Counters;
 use super::thread_cache::ThreadCache;
 use super::tiers::Tiers;
-use super::word::{Kind, Tag};
 use crate::driver::{DevicePtr, Stream, StreamEpoch};
 use crate::fork::{self, Process};
 use crate::resource::{AllocError, FreeError};

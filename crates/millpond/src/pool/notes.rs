@@ -1,7 +1,7 @@
 //! What is known of some blocks beyond their word: streams that use them, and which scope allocated them.
 //!
 //! Such a block belongs to no cache, so that the fast path of a free does not take it: `word.owner = NOTED` ⇔ there is a note, while it is
-//! live. Naming a scope costs the thread that names, and nobody else.
+//! live. Naming a scope costs only the thread that does.
 //!
 //! ```text
 //!   by_scope[name] = Σ live blocks that were allocated in the scope: (bytes asked for, 1)

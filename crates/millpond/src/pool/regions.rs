@@ -131,9 +131,9 @@ impl Drop for Region {
 /// What a set of tiers is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BelongsTo {
-    /// Everybody.
+    /// The pool itself: all that is not one of the others.
     Pool,
-    /// Whoever has dedicated a region to a purpose.
+    /// A region that was dedicated to a purpose.
     Region,
     /// The work that is captured on one stream. No caches, so that nothing of it is handed out elsewhere.
     Capture,
@@ -189,7 +189,7 @@ struct Captured {
     /// `None`: every capture for those tiers.
     capture: Option<CaptureId>,
     stream: StreamId,
-    tiers: u64,
+    tiers_id: u64,
 }
 
 impl Tiers {
@@ -274,7 +274,7 @@ impl Tiers {
                 member.shares_captures && member.tiers.identity.id == self.identity.id
             };
             let capture = (!regions.iter().any(shared)).then_some(capture);
-            let id = Captured { capture, stream: stream_id, tiers: self.identity.id };
+            let id = Captured { capture, stream: stream_id, tiers_id: self.identity.id };
             let is_it = |member: &&Member| member.capture == Some(id) && member.given_up.is_none();
             let known = regions.iter().find(is_it).map(|member| Arc::clone(&member.tiers));
             (id, known)
@@ -308,7 +308,7 @@ impl Tiers {
         region: &Tiers,
         stream: Stream,
     ) -> DriverResult<()> {
-        self.release_captured(stream, |captured| captured.tiers == region.identity.id)
+        self.release_captured(stream, |captured| captured.tiers_id == region.identity.id)
     }
 
     fn release_captured(
@@ -428,7 +428,7 @@ impl Tiers {
         };
         // A region knows what was captured for it, and no more.
         let mine = |member: &Member| {
-            member.capture.is_some_and(|captured| captured.tiers == self.identity.id)
+            member.capture.is_some_and(|captured| captured.tiers_id == self.identity.id)
         };
         let captured: Vec<Arc<Tiers>> = {
             let regions = root.family.regions.lock();

@@ -8,7 +8,7 @@
 //!   never taken              top            limit
 //! ```
 //!
-//! Below the first block is the floor, whose size fits no request: so that whoever takes a block need not ask whether there is one.
+//! Below the first block is the floor, whose size fits no request: a thread that takes a block need not ask whether there is one.
 //!
 //! ```text
 //!   floor ≤ top ≤ limit
@@ -19,12 +19,12 @@
 use std::sync::atomic::AtomicU32;
 use std::{mem, ptr, slice};
 
+use super::lock_free::{BlockWord, Tag, Word};
 use super::points::StreamSlot;
 use super::sizes::{
     CLASSES, LARGEST_CACHED_BYTES, LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES,
     STACK_BYTES, Shelf, SizeAndShelf,
 };
-use super::word::{BlockWord, Tag, Word};
 
 /// How much a cache may keep.
 #[derive(Clone, Copy, Debug)]

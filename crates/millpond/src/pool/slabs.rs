@@ -1,7 +1,7 @@
 //! Slabs: runs of 64 to 256 KiB of addresses, cut into blocks of one class.
 //!
 //! A slab serves the stream that it was made for. It comes from the back with its first batch, and goes back to it with its last block:
-//! one that nobody has a block of is not kept. What is free in it was freed at its `points`; whoever takes a block waits for all of
+//! a slab without live or cached blocks is not kept. What is free in it was freed at its `points`; whoever takes a block waits for all of
 //! them, which costs a stream of its own nothing.
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! What threads and pools have done, in numbers.
 //!
-//! Each thread counts for itself, in a line that only it writes. Sums are made when somebody asks.
+//! Each thread counts for itself, in a line that only it writes. Sums are made when they are asked for.
 //!
 //! ```text
 //!   misses of a thread = Σ tiers: allocations that the tier served

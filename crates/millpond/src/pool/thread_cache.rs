@@ -1,20 +1,20 @@
 //! What one thread keeps for one stream: freed blocks, ready to be handed out again.
 //!
 //! The owner's thread takes and puts without a lock and without an atomic read-modify-write. Anybody else may take the
-//! cache away from it for a moment, to reclaim what an idle thread holds; `handshake` is how.
+//! cache away from it for a moment, to reclaim what an idle thread holds; a handshake (`lock_free`) is how.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::blocks::Block;
-use super::handshake::{Handshake, Inbox};
+use super::lock_free::{BlockWord, Kind, Tag, Word};
+use super::lock_free::{Handshake, Inbox};
 use super::points::StreamSlot;
 pub(super) use super::shelves::{Bounds, Parcel, Pending, RemoteFree};
 use super::shelves::{Cached, Shelves};
 use super::sizes::Shelf;
 use super::statistics::Counters;
 use super::tiers::Tiers;
-use super::word::{BlockWord, Kind, Tag, Word};
 use crate::driver::{DevicePtr, StreamWatcher};
 
 /// The blocks that one thread keeps for one stream.

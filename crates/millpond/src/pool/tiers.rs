@@ -25,7 +25,6 @@
 //! ```
 
 mod allocate;
-mod drain;
 mod free;
 mod memory;
 mod report;
@@ -34,7 +33,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 pub(super) use self::allocate::Patience;
-pub(super) use self::drain::Keep;
+pub(super) use self::free::Keep;
 use super::back::{Back, BackOptions};
 use super::background::Upkeep;
 use super::blocks::PageMap;
@@ -55,17 +54,26 @@ use crate::resource::Direct;
 /// Lock order: that of draining, then regions, then the list of caches, then inboxes, then `central`, then the back's.
 #[derive(Debug)]
 pub(super) struct Tiers {
+    /// Which they are, as threads know them.
     pub(super) identity: Identity,
     pub(super) settings: Settings,
+    /// The caches of all threads.
     pub(super) caches: Caches,
+    /// From an address to what is known of the block there.
     pub(super) page_map: PageMap,
+    /// What all threads share in front of the back.
     pub(super) central: Central,
+    /// Addresses, the memory under them, and the order of streams.
     pub(super) back: Back,
     /// Blocks that are the driver's own allocations.
     pub(super) direct: Direct,
+    /// Blocks of which more is known than their word says.
     pub(super) notes: Notes,
+    /// What they are for, the pool whose region they are, and their regions.
     pub(super) family: Family,
+    /// What is counted besides what threads count.
     pub(super) accounts: Accounts,
+    /// What the background knows of them.
     pub(super) upkeep: Upkeep,
 }
 

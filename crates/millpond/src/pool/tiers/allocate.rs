@@ -13,6 +13,7 @@ use crate::pool::blocks::{Entry, STRETCH_BYTES};
 use crate::pool::caches;
 use crate::pool::fast_path::with_recalled;
 use crate::pool::heap::Use;
+use crate::pool::lock_free::{BlockWord, Tag, Word};
 use crate::pool::notes::current_scope;
 use crate::pool::points::{Points, StreamSlot};
 use crate::pool::regions::BelongsTo;
@@ -22,7 +23,6 @@ use crate::pool::slabs::{Batch, EmptySlab};
 use crate::pool::statistics::{Counters, ThreadCounters, Tier};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{Keep, Tiers};
-use crate::pool::word::{BlockWord, Tag, Word};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
 
 /// Whether a request may wait for the driver, for another stream, or for whoever maps memory at the moment.

@@ -1,23 +1,44 @@
-//! The journey of a free, from where the fast path ends: into the owner's cache if it is this thread's, else on its way home.
+//! The journey of a free, from where the fast path ends: into the owner's cache if it is this thread's, else on its way home; and down
+//! from there.
 //!
-//! A free first finds out whether it is right: whether a block begins at the address, is live, and was asked for with as many bytes. Whoever
-//! then changes the block's word from `Live` has freed it; of two threads that try, the other hears of it.
+//! A free first finds out whether it is right: whether a block begins at the address, is live, and was asked for with as many bytes. The
+//! thread that then changes the block's word from `Live` has freed it; a second one gets an error. What no cache has room for goes on to the
+//! global cache, to its slab, and to the back.
+//!
+//! ```text
+//!   of this thread's cache        Live → Cached    a plain store
+//!   of another thread's cache     Live → Remote    by compare-and-swap, and then by that cache's inbox
+//!   of no cache                   Live → Free      by compare-and-swap, and then down
+//! ```
 
 use std::sync::Arc;
 
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
-use crate::pool::blocks::{Block, Entry};
+use crate::pool::blocks::{Block, Entry, HeaderId};
+use crate::pool::central::GlobalCache;
 use crate::pool::fast_path::with_recalled;
-use crate::pool::handshake::Left;
-use crate::pool::points::StreamSlot;
-use crate::pool::shelves::{Parcel, Pending, RemoteFree};
-use crate::pool::sizes::Shelf;
-use crate::pool::slabs::are_twice_as_many;
+use crate::pool::heap::NodeId;
+use crate::pool::lock_free::Left;
+use crate::pool::lock_free::{Kind, Tag, Word};
+use crate::pool::points::{Points, StreamSlot};
+use crate::pool::regions::BelongsTo;
+use crate::pool::shelves::{Bounds, Parcel, Pending, RemoteFree};
+use crate::pool::sizes::{Class, Shelf};
+use crate::pool::slabs::{EmptySlab, Slabs, are_twice_as_many};
 use crate::pool::statistics::Counters;
 use crate::pool::thread_cache::ThreadCache;
-use crate::pool::tiers::{Keep, Tiers};
-use crate::pool::word::{Kind, Tag, Word};
+use crate::pool::tiers::Tiers;
 use crate::resource::{FreeError, Resource};
+
+/// Blocks of their own that go to the back under one lock.
+const FREED_AT_ONCE: usize = 64;
+
+/// Whether blocks may stay in the global cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Keep {
+    Yes,
+    No,
+}
 
 /// Of an inbox that has grown beyond this, whoever fills it takes some: its owner is idle.
 const MOST_IN_INBOX: usize = 1024;
@@ -371,5 +392,180 @@ impl Tiers {
             let is_forgotten = are_forgotten.next() == Some(true);
             !(is_forgotten && std::mem::replace(&mut has_forgotten, true))
         });
+    }
+}
+
+/// The way down: what no cache has room for.
+impl Tiers {
+    /// Gives free blocks of slabs to the global cache, or what it has no room for to their slabs.
+    pub(super) fn give_of_slabs(
+        &self,
+        entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
+        keep: Keep,
+    ) {
+        let most = match (keep, self.family.belongs_to) {
+            // What another stream has freed must not get into the slabs of the one that is captured.
+            (_, BelongsTo::Capture) if self.back.is_captures() => {
+                Bounds { blocks: usize::MAX, bytes: u64::MAX }
+            }
+            (Keep::Yes, _) => self.settings.global_bounds(),
+            (Keep::No, _) => Bounds { blocks: 0, bytes: 0 },
+        };
+        let mut entries: Vec<(StreamSlot, Class, Entry)> = entries
+            .into_iter()
+            .map(|(stream, entry)| {
+                let header = self.page_map.header(entry.header);
+                header.word(entry.index as usize).set(Word::FREE);
+                (stream, header.class().expect("a block of a slab"), entry)
+            })
+            .collect();
+        // Stable: the newest stay last, where they are taken first. Usually they are of one list anyway.
+        entries.sort_by_key(|(stream, class, _)| (*stream, *class));
+        let mut empty = Vec::new();
+        let mut stock = self.central.lock();
+        for of_list in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (stream, class, _) = of_list[0];
+            let entries = || of_list.iter().map(|(_, _, entry)| *entry);
+            let kept = stock.global.keep(Shelf::of_class(class), stream, entries(), most);
+            if kept < of_list.len() {
+                let points = self.back.points([stream]);
+                let rest = entries().skip(kept);
+                empty.extend(
+                    rest.filter_map(|entry| self.put_in_slab(&mut stock.slabs, entry, &points)),
+                );
+            }
+        }
+        let unwanted = self.take_if_for_too_many_streams(&mut stock.global);
+        drop(stock);
+        empty.into_iter().for_each(|slab| self.free_slab(slab));
+        self.give_to_slabs_and_back(unwanted);
+    }
+
+    /// What the global cache keeps, if that is for too many streams.
+    fn take_if_for_too_many_streams(&self, global: &mut GlobalCache) -> Vec<(StreamSlot, Entry)> {
+        // A capture's memory stays as it is until its end.
+        let too_many = global.has_too_many_streams() && !self.back.is_captures();
+        if too_many { global.take_all() } else { Vec::new() }
+    }
+
+    fn is_small(&self, entry: Entry) -> bool {
+        self.page_map.header(entry.header).class().is_some()
+    }
+
+    /// Gives free blocks of their own to the global cache, if it is to keep them, and to the back what it has no room for.
+    fn give_own(&self, mut entries: Vec<(StreamSlot, Entry)>, keep: Keep) {
+        if keep == Keep::Yes && self.family.belongs_to != BelongsTo::Capture && !entries.is_empty()
+        {
+            let most = self.settings.global_bounds();
+            let misaligned = self.settings.alignment() as u64 - 1;
+            let mut stock = self.central.lock();
+            entries.retain(|(stream, entry)| {
+                let header = self.page_map.header(entry.header);
+                if !header.shelf().serves() || entry.offset & misaligned != 0 {
+                    return true;
+                }
+                // So that a second free of it is seen.
+                header.word(0).set(Word::FREE);
+                stock.global.keep(header.shelf(), *stream, std::iter::once(*entry), most) == 0
+            });
+            let unwanted = self.take_if_for_too_many_streams(&mut stock.global);
+            drop(stock);
+            self.give_to_slabs_and_back(unwanted);
+        }
+        // A bounded number at a time: others wait for the lock.
+        for of_stream in entries.chunk_by(|a, b| a.0 == b.0).flat_map(|of| of.chunks(FREED_AT_ONCE))
+        {
+            self.free_own(of_stream.iter().map(|(_, entry)| *entry), of_stream[0].0);
+        }
+    }
+
+    /// Gives what the global cache has kept to its slabs and the back. Most of its streams are idle: work that has passed is found out here, once for
+    /// each stream, so that a stream that takes from such a slab need not wait for all of them.
+    fn give_to_slabs_and_back(&self, entries: Vec<(StreamSlot, Entry)>) {
+        let is_small = |(_, entry): &(StreamSlot, Entry)| self.is_small(*entry);
+        let (small, large): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_small);
+        self.give_own(large, Keep::No);
+        for of_stream in small.chunk_by(|a, b| a.0 == b.0) {
+            let mut points = self.back.points([of_stream[0].0]);
+            self.back.forget_needless(&mut points);
+            let mut stock = self.central.lock();
+            let given = of_stream.iter().map(|(_, entry)| *entry);
+            let empty: Vec<EmptySlab> = given
+                .filter_map(|entry| self.put_in_slab(&mut stock.slabs, entry, &points))
+                .collect();
+            drop(stock);
+            empty.into_iter().for_each(|slab| self.free_slab(slab));
+        }
+    }
+
+    /// Gives one block back to its slab.
+    pub(in crate::pool) fn give_to_slab(&self, entry: Entry, points: &Points) {
+        let empty = self.put_in_slab(&mut self.central.lock().slabs, entry, points);
+        if let Some(slab) = empty {
+            self.free_slab(slab);
+        }
+    }
+
+    fn put_in_slab(&self, slabs: &mut Slabs, entry: Entry, points: &Points) -> Option<EmptySlab> {
+        slabs.give_back(entry, points, |points| self.back.forget_needless(points))
+    }
+
+    fn free_slab(&self, slab: EmptySlab) {
+        let EmptySlab { header, node, start, class, points } = slab;
+        self.page_map.set_all(start, class.slab_bytes(), None);
+        self.central.lock().slabs.header_is_unused(class, header);
+        self.back.free_after(node, points);
+    }
+
+    /// Gives free blocks of their own to the back.
+    pub(super) fn free_own(&self, entries: impl IntoIterator<Item = Entry>, stream: StreamSlot) {
+        self.free_own_at(entries.into_iter().map(|entry| entry.offset), stream);
+    }
+
+    /// As [`free_own`](Self::free_own), of the blocks that begin at some offsets.
+    fn free_own_at(&self, offsets: impl IntoIterator<Item = u64>, stream: StreamSlot) {
+        self.back.free(offsets.into_iter().map(|offset| self.take_off_page_map(offset)), stream);
+    }
+
+    /// Forgets a free block of its own, before somebody else gets its memory.
+    #[inline]
+    pub(super) fn take_off_page_map(&self, offset: u64) -> (NodeId, HeaderId) {
+        let header = self.page_map.get(offset).expect("a block that is not given back");
+        header.word(0).set(Word::FREE);
+        self.page_map.set(offset, None);
+        (header.node(), header.id)
+    }
+
+    /// Gives back what the owner's thread has freed and is pending.
+    pub(super) fn give_back_pending(&self, cache: &ThreadCache) {
+        let mut pending = Pending::default();
+        cache.take_pending(&mut pending);
+        if !pending.is_empty() {
+            self.free_own_at(pending.offsets(), cache.stream());
+        }
+    }
+
+    /// Gives back what all threads have freed and is pending.
+    pub(in crate::pool) fn give_back_all_pending(&self) {
+        for cache in self.caches.that_may_pend() {
+            let take = || (cache.stream(), cache.reclaim_pending());
+            let (stream, pending) = self.caches.reclaim(take);
+            if !pending.is_empty() {
+                self.free_own_at(pending.offsets(), stream);
+            }
+        }
+    }
+
+    pub(super) fn give_free(
+        &self,
+        entries: impl IntoIterator<Item = (StreamSlot, Entry)>,
+        keep: Keep,
+    ) {
+        let is_small = |(_, entry): &(StreamSlot, Entry)| self.is_small(*entry);
+        let (small, large): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_small);
+        self.give_own(large, keep);
+        if !small.is_empty() {
+            self.give_of_slabs(small, keep);
+        }
     }
 }

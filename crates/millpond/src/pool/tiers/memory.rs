@@ -1,13 +1,26 @@
 //! Memory for blocks and slabs: free ranges first, then what caches keep, what regions lend, and the driver's last.
+//!
+//! Caches are emptied when memory is needed elsewhere, and when their thread ends. A thread that empties them holds the lock of draining
+//! until everything is in the back, so that the next one finds it there.
+//!
+//! ```text
+//!   kept = used bytes of the back − live bytes        in caches, set aside, left over in slabs and by rounding
+//!   a request fails  ⇒  caches were emptied, the reserve was given up and regions have lent, since it came
+//! ```
+
+use std::sync::Arc;
 
 use crate::driver::{DriverError, DriverResult};
 use crate::pool::back::{Placed, Reach, Wanted};
 use crate::pool::background;
+use crate::pool::blocks::Entry;
+use crate::pool::lock_free::Word;
 use crate::pool::points::StreamSlot;
 use crate::pool::regions::Sweep;
-use crate::pool::statistics::Tier;
+use crate::pool::statistics::{ThreadCounters, Tier};
 use crate::pool::streams::Settle;
-use crate::pool::tiers::{Patience, Tiers};
+use crate::pool::thread_cache::ThreadCache;
+use crate::pool::tiers::{Keep, Patience, Tiers};
 
 /// What caches must keep for it to be worth emptying them before the driver is asked for more.
 const WORTH_DRAINING_BYTES: u64 = 256 << 10;
@@ -116,7 +129,7 @@ impl Tiers {
     }
 
     /// What is used and nobody's: kept in caches, and left over in slabs and by rounding.
-    pub(super) fn kept_bytes(&self) -> u64 {
+    fn kept_bytes(&self) -> u64 {
         self.back.used_bytes().saturating_sub(self.live_bytes())
     }
 
@@ -161,6 +174,154 @@ impl Tiers {
         }
         self.release_reserve();
         self.release_unused()
+    }
+}
+
+/// Emptying caches.
+impl Tiers {
+    /// A thread has ended: its caches are emptied and wait for another.
+    pub(in crate::pool) fn detach(
+        &self,
+        of_thread: impl Iterator<Item = Arc<ThreadCache>>,
+        counters: Arc<ThreadCounters>,
+    ) {
+        if self.has_forked() {
+            return;
+        }
+        for cache in of_thread {
+            let stream = cache.stream();
+            // Nobody else will ask for what is kept for the thread's own stream.
+            let keep = if self.back.is_of_thread(stream) { Keep::No } else { Keep::Yes };
+            self.detach_cache(cache, keep);
+            self.back.thread_ends(stream);
+        }
+        self.caches.counters_are_unused(counters);
+    }
+
+    /// A thread needs a cache no longer: it is emptied and waits for another thread, or another stream.
+    pub(in crate::pool) fn detach_cache(&self, cache: Arc<ThreadCache>, keep: Keep) {
+        cache.inbox.set_orphaned(true);
+        self.drain_cache(&cache, keep);
+        self.caches.add_orphan(cache);
+    }
+
+    /// Empties a cache, whoever's it is.
+    pub(super) fn drain_cache(&self, cache: &ThreadCache, keep: Keep) {
+        let (stream, (offsets, parcel, freed)) = self
+            .caches
+            .reclaim(|| (cache.stream(), cache.take_all(|| self.take_arrived(cache, usize::MAX))));
+        let offsets = offsets.into_iter();
+        let entries = offsets.map(|offset| (stream, self.entry_at(offset))).chain(freed);
+        self.give_free(entries, keep);
+        if let Some(parcel) = parcel {
+            self.deliver(parcel);
+        }
+    }
+
+    /// Takes some of what others have freed out of a cache, whoever's it is, and leaves what the cache keeps.
+    #[cold]
+    pub(super) fn drain_inbox(&self, cache: &ThreadCache, most: usize) {
+        let take = || cache.while_frozen(|| self.take_arrived(cache, most));
+        let freed = self.caches.reclaim(take);
+        self.give_free(freed, Keep::Yes);
+    }
+
+    /// Takes blocks out of the inbox of a cache whose owner is kept out.
+    fn take_arrived(&self, cache: &ThreadCache, most: usize) -> Vec<(StreamSlot, Entry)> {
+        let freed = cache.inbox.take(most).into_iter();
+        let arrived = freed.filter_map(|freed| {
+            let block = self.accept_from_inbox(cache, freed)?;
+            // Before the owner comes back they are nobody's, so that a second free of one is seen.
+            block.word.set(Word::FREE);
+            Some((freed.stream, block.entry()))
+        });
+        arrived.collect()
+    }
+
+    /// Takes blocks of their own out of the global cache and then out of threads' caches, some at a time, until `enough` says so: a cache that keeps what is not needed stays
+    /// quick, and so does this call. `None`: there is not enough, or with slack to spend, it would take too long.
+    fn drain_until<T>(
+        &self,
+        mut enough: impl FnMut() -> DriverResult<Option<T>>,
+    ) -> DriverResult<Option<T>> {
+        /// Blocks taken at a time.
+        const SOME: usize = 64;
+        /// Blocks taken by one call, where there is slack.
+        const MOST: usize = 256;
+        let draining = self.caches.start_draining();
+        let mut left = if self.back.slack() > 0.0 { MOST } else { usize::MAX };
+        loop {
+            let entries = self.central.lock().global.take_largest(SOME);
+            if entries.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(entries.len());
+            self.give_free(entries, Keep::No);
+            if let Some(answer) = enough()? {
+                return Ok(Some(answer));
+            }
+            if left == 0 {
+                return Ok(None);
+            }
+        }
+        let all = self.caches.with_threads();
+        for cache in all {
+            loop {
+                let take = || (cache.stream(), cache.take_largest(SOME));
+                let (stream, offsets) = self.caches.reclaim(take);
+                if offsets.is_empty() {
+                    break;
+                }
+                left = left.saturating_sub(offsets.len());
+                let entries = offsets.into_iter().map(|offset| (stream, self.entry_at(offset)));
+                self.give_free(entries, Keep::No);
+                if let Some(answer) = enough()? {
+                    return Ok(Some(answer));
+                }
+                if left == 0 {
+                    return Ok(None);
+                }
+            }
+        }
+        drop(draining);
+        self.drain();
+        self.caches.set_kept_after_drain(self.kept_bytes());
+        enough()
+    }
+
+    /// Empties the caches of all threads. What they were allowed to keep no longer counts then.
+    pub(in crate::pool) fn drain_caches(&self, keep: Keep) {
+        if self.has_forked() || self.back.is_captures() {
+            return;
+        }
+        let _draining = self.caches.start_draining();
+        let all = self.caches.with_threads();
+        // Twice: what was on its way from one cache to another has arrived after the first time.
+        for cache in all.iter().chain(&all) {
+            self.drain_cache(cache, keep);
+        }
+    }
+
+    /// Empties every cache of every thread, and the global cache, into slabs and the back.
+    pub(in crate::pool) fn drain(&self) {
+        if self.has_forked() || self.back.is_captures() {
+            return;
+        }
+        self.drain_caches(Keep::No);
+        let _draining = self.caches.start_draining();
+        self.back.give_up_kept();
+        let entries = self.central.lock().global.take_all();
+        self.give_free(entries, Keep::No);
+    }
+
+    /// Forgets streams that are gone: they come and go.
+    pub(in crate::pool) fn forget_gone_streams(&self) {
+        self.back.forget_gone_streams();
+        let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
+        let unwanted = self.central.lock().global.forget_idle_streams(are_forgotten);
+        if !unwanted.is_empty() && !self.back.is_captures() {
+            self.give_free(unwanted, Keep::No);
+        }
     }
 }
 

@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::driver::Driver;
 use crate::pool::blocks::Header;
 use crate::pool::heap::Use;
+use crate::pool::lock_free::Kind;
 use crate::pool::regions::BelongsTo;
 use crate::pool::statistics::{PoolStats, ThreadCounters};
 use crate::pool::tiers::Tiers;
-use crate::pool::word::Kind;
 use crate::resource::{AllocError, OutOfMemory, Recoverable, Resource, Usage};
 use crate::trace::{
     Block, BlockState, EventKind, SegmentType, Setting, Snapshot, SnapshotEntry, SnapshotSegment,
