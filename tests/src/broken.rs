@@ -1,13 +1,15 @@
-//! Two small resources that are right, and the same with one bug each.
+//! Three small resources that are right, and the same with one bug each.
 //!
 //! They exist to show that the conformance suite passes what is right and finds what is wrong.
 
+mod aliases;
 mod moving_pages;
 mod regions;
 
 use millpond::FreeError;
 use millpond::driver::DevicePtr;
 
+pub use aliases::{AliasBug, Aliases};
 pub use moving_pages::{MovingPages, PageBug};
 pub use regions::{RegionBug, Regions};
 
