@@ -14,9 +14,9 @@
 //!       │
 //!   slabs                    64–256 KiB of blocks of one class; larger ones go past them       slabs
 //!       │
-//!   stream order             whose memory a stream may have, and what it must wait for         points, streams
+//!   stream order             whose memory a stream may have, and what it must wait for         streams
 //!       │
-//!   page backend             best fit in addresses, memory with several addresses              back, heap, pages
+//!   page backend             best fit in addresses, memory with several addresses              back
 //!       │
 //!   driver
 //! ```
@@ -43,7 +43,6 @@
 
 mod back;
 mod background;
-mod bins;
 #[allow(unsafe_code)]
 mod blocks;
 #[allow(unsafe_code)]
@@ -54,14 +53,9 @@ mod central;
 mod config;
 #[allow(unsafe_code)]
 mod fast_path;
-mod heap;
 #[allow(unsafe_code)]
 mod lock_free;
-mod nodes;
 mod notes;
-mod page_words;
-mod pages;
-mod points;
 mod regions;
 #[allow(unsafe_code)]
 mod shelves;

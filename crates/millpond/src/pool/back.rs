@@ -16,30 +16,30 @@
 //! Two locks. `state` is held briefly and never while the driver maps or unmaps; `mapping` is held by whoever
 //! does, so that there is one at a time. Lock order: `mapping`, then `state`.
 
-mod ahead;
+mod bins;
 mod chunks;
-mod find;
 mod growth;
 mod handles;
+mod heap;
 mod kept;
 mod mapping;
-mod plan;
-mod release;
-mod sharing;
+mod pages;
+mod place;
 mod state;
 
 use parking_lot::{Mutex, MutexGuard};
 
+pub(super) use self::bins::STEP_BYTES;
 use self::chunks::Chunks;
-use self::growth::Growth;
+use self::growth::{Growth, largest_handle_pages};
 use self::handles::Handles;
+use self::heap::Heap;
+pub(super) use self::heap::{NodeId, Use};
 use self::kept::Kept;
-use self::plan::largest_handle_pages;
+use self::pages::Pages;
+pub(super) use self::state::{BackCounts, State};
 use super::blocks::HeaderId;
-use super::heap::{Heap, NodeId, Use};
-use super::pages::{MappingId, Pages};
-use super::points::{Points, StreamSlot};
-use super::streams::{Order, Settle, Streams, is_out_of_reach};
+use super::streams::{Order, Points, Settle, StreamSlot, Streams, is_out_of_reach};
 use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverResult, PhysicalProperties, RelaxedCalls, Stream,
 };
@@ -90,64 +90,6 @@ pub(super) struct BackOptions {
     pub(super) span_per_capacity: u64,
 }
 
-/// A search that found nothing.
-#[derive(Clone, Copy, Debug)]
-struct Missed {
-    taker: StreamSlot,
-    bytes: u64,
-    align: u64,
-    /// The [passes](Streams::passes) by then.
-    passes: u64,
-}
-
-/// What the back has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct BackCounts {
-    pub(super) page_moves: u64,
-    pub(super) pages_created: u64,
-    pub(super) pages_released: u64,
-    pub(super) cross_stream_waits: u64,
-}
-
-/// ```text
-///   used_bytes = Σ blocks and slabs
-///   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
-///   every page that a block or slab touches is mapped, and owned through that address
-/// ```
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) heap: Heap,
-    pub(super) pages: Pages,
-    pub(super) streams: Streams,
-    /// Memory of a driver without pages.
-    chunks: Chunks,
-    handles: Handles,
-    largest_handle_pages: usize,
-    /// The driver had no more when it was last asked, and nothing was given back since.
-    is_short: bool,
-    /// The last search for memory that its stream comes after, if it found none and there is no more since.
-    missed: Option<Missed>,
-    /// Free ranges that streams keep for themselves.
-    kept: Kept,
-    /// Mappings that are on their way out.
-    leaving: Vec<Leaving>,
-    /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
-    withheld: Vec<NodeId>,
-    used_bytes: u64,
-    /// The most that were used since statistics were reset, but for what is used now.
-    peak_used_bytes: u64,
-    reserved_bytes: u64,
-    peak_reserved_bytes: u64,
-    /// What trimming leaves.
-    keep_bytes: u64,
-    /// The least that the driver is asked for, where that is much.
-    grows_by_bytes: u64,
-    growth: Growth,
-    pub(super) counts: BackCounts,
-    /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
-    unused_headers: Vec<HeaderId>,
-}
-
 /// Memory that is neither used nor given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pending {
@@ -176,13 +118,6 @@ pub(super) struct Placed {
     /// For a slab, what happened to its memory before: the stream that took it comes after that, others that get a block
     /// of it must too.
     pub(super) points: Points,
-}
-
-/// Addresses whose mapping is to go, once the work that used them is done.
-#[derive(Debug)]
-struct Leaving {
-    node: NodeId,
-    mapping: MappingId,
 }
 
 /// Addresses, and the memory under them.

@@ -28,11 +28,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::back::Taker;
 use super::blocks::{Entry, Numbers};
-use super::points::{Points, StreamSlot};
 use super::regions::BelongsTo;
 use super::shelves::Bounds;
 use super::sizes::{CLASSES, Class, SHELVES, Shape, Shelf};
 use super::slabs::Slabs;
+use super::streams::{Points, StreamSlot};
 use super::tiers::{Patience, Tiers};
 use crate::driver::{Driver, DriverResult};
 use crate::resource::AllocError;

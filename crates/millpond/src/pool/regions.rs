@@ -15,11 +15,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::Pool;
-use super::back::{Taker, Wanted};
-use super::bins::STEP_BYTES;
-use super::heap::Use;
-use super::points::Points;
+use super::back::{STEP_BYTES, Taker, Use, Wanted};
 use super::sizes::Shape;
+use super::streams::Points;
 use super::tiers::Patience;
 use super::tiers::{Tiers, TiersOptions};
 use crate::driver::{

@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::back::NodeId;
 use super::blocks::{Entry, HeaderId, Numbers};
-use super::heap::NodeId;
-use super::points::{Points, StreamSlot};
 use super::sizes::{CLASSES, Class};
+use super::streams::{Points, StreamSlot};
 
 /// Whether a list that has grown is worth looking through: when it is twice as long as the last time, and not short.
 pub(super) fn are_twice_as_many(had: usize, has: usize) -> bool {

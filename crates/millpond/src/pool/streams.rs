@@ -3,22 +3,16 @@
 //! A free is a point in its stream. Nothing is recorded for it at first: points are numbered, and an event is
 //! recorded when a stream's points leave for others to use, so that one event stands for all that leaves at a time.
 
-mod events;
-mod settling;
-mod slot_set;
-mod state;
-mod waits;
+mod order;
+mod points;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-pub(super) use self::events::is_out_of_reach;
-pub(super) use self::settling::Settle;
-use self::slot_set::SlotSet;
-use self::state::StreamState;
+pub(super) use self::order::{Settle, is_out_of_reach};
+pub(super) use self::points::{Point, Points, StreamSlot};
 use super::blocks::Numbers;
-use super::points::{Point, Points, StreamSlot};
-use crate::driver::{Driver, Event, Stream, StreamEpoch, StreamId};
+use crate::driver::{Driver, DriverErrorKind, DriverResult, Event, Stream, StreamEpoch, StreamId};
 
 /// Events kept for the next time, at most, and once memory is given back.
 const MOST_SPARE_EVENTS: usize = 256;
@@ -337,5 +331,132 @@ impl Streams {
             // A driver that is gone has taken its events along.
             let _ = driver.destroy_event(event);
         }
+    }
+}
+
+/// A stream has been made to wait for another.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    /// For its points up to this number.
+    number: u64,
+    /// Its own points from this number on come after them.
+    since: u64,
+}
+
+#[derive(Debug)]
+struct StreamState {
+    /// None of a stream that had been forgotten when something more of it turned up.
+    id: Option<StreamId>,
+    handle: Stream,
+    /// The number that frees get now.
+    number: u64,
+    recorded: VecDeque<(u64, Event)>,
+    /// Every point with a lower number has passed.
+    passed_below: u64,
+    /// Whether anything was freed under the current number.
+    has_unrecorded: bool,
+    /// The last wait for each stream.
+    waited: HashMap<StreamSlot, Waited, Numbers>,
+    /// When the handle was last seen to mean this stream, and the stream not to be captured.
+    checked_in: Option<u64>,
+    /// It was being captured when last asked: its points have no events until that is over.
+    is_captured: bool,
+    /// Its handle means nothing any more, or another stream, or cannot be used in this thread: its points have no events until the
+    /// host has waited for the whole device.
+    is_gone: bool,
+    /// How many are waiting for the device on its account.
+    settling: u32,
+}
+
+impl StreamState {
+    fn new(id: Option<StreamId>, handle: Stream, first_number: u64) -> StreamState {
+        StreamState {
+            id,
+            handle,
+            number: first_number,
+            recorded: VecDeque::new(),
+            passed_below: first_number,
+            has_unrecorded: false,
+            waited: HashMap::default(),
+            checked_in: None,
+            is_captured: false,
+            is_gone: id.is_none(),
+            settling: 0,
+        }
+    }
+
+    fn has_passed(&self, number: u64) -> bool {
+        number < self.passed_below
+    }
+
+    /// Whether there is an event that comes after a point.
+    fn has_event_after(&self, number: u64) -> bool {
+        self.recorded.back().is_some_and(|(last, _)| *last >= number)
+    }
+
+    /// Whether its work from now on comes after a point of another stream.
+    fn has_waited_for(&self, point: Point) -> bool {
+        self.waited.get(&point.stream).is_some_and(|waited| waited.number >= point.number)
+    }
+
+    /// It has been made to wait for another stream's points up to a number.
+    fn note_wait(&mut self, stream: StreamSlot, number: u64) {
+        // What was freed under this number before has no event yet: it will get one that comes after the wait.
+        let since = self.number;
+        let waited = self.waited.entry(stream).or_insert(Waited { number, since });
+        if waited.number < number {
+            *waited = Waited { number, since };
+        }
+    }
+
+    fn find_out_if_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {
+        if self.id.is_none() {
+            return Ok(true);
+        }
+        match driver.stream_id(self.handle) {
+            Err(error) if error.kind == DriverErrorKind::InvalidHandle => Ok(true),
+            answer => Ok(Some(answer?) != self.id),
+        }
+    }
+
+    /// Whether the per-thread stream of some thread: its handle is another stream's in every other thread.
+    fn is_of_thread(&self) -> bool {
+        self.handle == Stream::PER_THREAD
+    }
+}
+
+/// A set that is changed with nearly every event, and usually small: a sorted list needs no memory of its own for that.
+#[derive(Debug, Default)]
+struct SlotSet(Vec<StreamSlot>);
+
+impl SlotSet {
+    fn insert(&mut self, slot: StreamSlot) {
+        if let Err(place) = self.0.binary_search(&slot) {
+            self.0.insert(place, slot);
+        }
+    }
+
+    fn remove(&mut self, slot: StreamSlot) {
+        if let Ok(place) = self.0.binary_search(&slot) {
+            self.0.remove(place);
+        }
+    }
+
+    fn contains(&self, slot: StreamSlot) -> bool {
+        self.0.binary_search(&slot).is_ok()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = StreamSlot> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Those from a stream on, and then those before it.
+    fn in_turn_from(&self, next: StreamSlot) -> impl Iterator<Item = StreamSlot> + '_ {
+        let place = self.0.partition_point(|slot| *slot < next);
+        self.0[place..].iter().chain(&self.0[..place]).copied()
     }
 }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use super::bins::STEP_BYTES;
+use super::heap::{Heap, NodeId, Use};
 use super::{Back, Reach, Wanted};
 use crate::driver::{
     Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, RelaxedCalls,
 };
-use crate::pool::bins::STEP_BYTES;
-use crate::pool::heap::{Heap, NodeId, Use};
-use crate::pool::points::Points;
+use crate::pool::streams::Points;
 
 /// The driver's addresses lie within this of each other: what x86-64 processors address.
 pub(super) const SPAN_BYTES: u64 = 1 << 47;

@@ -10,12 +10,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::heap::{Found, NodeId, Use, position};
 use super::{Room, State, Taker};
 use crate::driver::Driver;
-use crate::pool::blocks::HeaderId;
-use crate::pool::blocks::Numbers;
-use crate::pool::heap::{Found, NodeId, Use, position};
-use crate::pool::points::{Points, StreamSlot};
+use crate::pool::blocks::{HeaderId, Numbers};
+use crate::pool::streams::{Points, StreamSlot};
 
 /// Ranges that are kept for a stream, at most.
 const MOST_OF_STREAM: usize = 32;

@@ -1,14 +1,75 @@
 //! What of the back is under its lock: where ranges are taken, where their memory is to come from, what is given back.
 
-use super::handles::{HandleId, Mapping};
-use super::plan::keeps;
-use super::sharing::Keeps;
-use super::{Placed, Reach, Room, State, Taker, Wanted, avoiding_out_of_reach};
+use super::chunks::Chunks;
+use super::growth::Growth;
+use super::handles::{HandleId, Handles, Mapping};
+use super::heap::{Found, Heap, Keeps, Node, NodeId, Use};
+use super::kept::Kept;
+use super::mapping::Leaving;
+use super::pages::Pages;
+use super::place::keeps;
+use super::{Placed, Reach, Room, Taker, Wanted, avoiding_out_of_reach};
 use crate::driver::{Driver, DriverResult};
 use crate::pool::blocks::HeaderId;
-use crate::pool::heap::{Found, Node, NodeId, Use};
-use crate::pool::points::{Points, StreamSlot};
-use crate::pool::streams::Order;
+use crate::pool::streams::{Order, Points, StreamSlot, Streams};
+
+/// ```text
+///   used_bytes = Σ blocks and slabs
+///   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
+///   every page that a block or slab touches is mapped, and owned through that address
+/// ```
+#[derive(Debug)]
+pub(in crate::pool) struct State {
+    pub(in crate::pool) heap: Heap,
+    pub(in crate::pool) pages: Pages,
+    pub(in crate::pool) streams: Streams,
+    /// Memory of a driver without pages.
+    pub(super) chunks: Chunks,
+    pub(super) handles: Handles,
+    pub(super) largest_handle_pages: usize,
+    /// The driver had no more when it was last asked, and nothing was given back since.
+    pub(super) is_short: bool,
+    /// The last search for memory that its stream comes after, if it found none and there is no more since.
+    pub(super) missed: Option<Missed>,
+    /// Free ranges that streams keep for themselves.
+    pub(super) kept: Kept,
+    /// Mappings that are on their way out.
+    pub(super) leaving: Vec<Leaving>,
+    /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
+    pub(super) withheld: Vec<NodeId>,
+    pub(super) used_bytes: u64,
+    /// The most that were used since statistics were reset, but for what is used now.
+    pub(super) peak_used_bytes: u64,
+    pub(super) reserved_bytes: u64,
+    pub(super) peak_reserved_bytes: u64,
+    /// What trimming leaves.
+    pub(super) keep_bytes: u64,
+    /// The least that the driver is asked for, where that is much.
+    pub(super) grows_by_bytes: u64,
+    pub(super) growth: Growth,
+    pub(in crate::pool) counts: BackCounts,
+    /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
+    pub(super) unused_headers: Vec<HeaderId>,
+}
+
+/// A search that found nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    pub(super) taker: StreamSlot,
+    pub(super) bytes: u64,
+    pub(super) align: u64,
+    /// The [passes](Streams::passes) by then.
+    pub(super) passes: u64,
+}
+
+/// What the back has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pool) struct BackCounts {
+    pub(in crate::pool) page_moves: u64,
+    pub(in crate::pool) pages_created: u64,
+    pub(in crate::pool) pages_released: u64,
+    pub(in crate::pool) cross_stream_waits: u64,
+}
 
 impl State {
     /// A range whose pages all are open, and that the stream may use or can be made to wait for.

@@ -8,19 +8,18 @@ use std::sync::Arc;
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
-use crate::pool::back::{Placed, Room, Taker, Wanted};
+use crate::pool::back::{Placed, Room, Taker, Use, Wanted};
 use crate::pool::blocks::{Entry, STRETCH_BYTES};
 use crate::pool::caches;
 use crate::pool::fast_path::with_recalled;
-use crate::pool::heap::Use;
 use crate::pool::lock_free::{BlockWord, Tag, Word};
 use crate::pool::notes::current_scope;
-use crate::pool::points::{Points, StreamSlot};
 use crate::pool::regions::BelongsTo;
 use crate::pool::shelves::Pending;
 use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shape, Shelf};
 use crate::pool::slabs::{Batch, EmptySlab};
 use crate::pool::statistics::{Counters, ThreadCounters, Tier};
+use crate::pool::streams::{Points, StreamSlot};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{Keep, Tiers};
 use crate::resource::{ALIGNMENT, AllocError, Resource};

@@ -14,18 +14,18 @@
 use std::sync::Arc;
 
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
+use crate::pool::back::NodeId;
 use crate::pool::blocks::{Block, Entry, HeaderId};
 use crate::pool::central::GlobalCache;
 use crate::pool::fast_path::with_recalled;
-use crate::pool::heap::NodeId;
 use crate::pool::lock_free::Left;
 use crate::pool::lock_free::{Kind, Tag, Word};
-use crate::pool::points::{Points, StreamSlot};
 use crate::pool::regions::BelongsTo;
 use crate::pool::shelves::{Bounds, Parcel, Pending, RemoteFree};
 use crate::pool::sizes::{Class, Shelf};
 use crate::pool::slabs::{EmptySlab, Slabs, are_twice_as_many};
 use crate::pool::statistics::Counters;
+use crate::pool::streams::{Points, StreamSlot};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::Tiers;
 use crate::resource::{FreeError, Resource};

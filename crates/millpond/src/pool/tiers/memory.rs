@@ -15,10 +15,9 @@ use crate::pool::back::{Placed, Reach, Wanted};
 use crate::pool::background;
 use crate::pool::blocks::Entry;
 use crate::pool::lock_free::Word;
-use crate::pool::points::StreamSlot;
 use crate::pool::regions::Sweep;
 use crate::pool::statistics::{ThreadCounters, Tier};
-use crate::pool::streams::Settle;
+use crate::pool::streams::{Settle, StreamSlot};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{Keep, Patience, Tiers};
 

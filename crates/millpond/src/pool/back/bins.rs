@@ -11,7 +11,7 @@
 use super::heap::{Link, NodeId};
 
 /// Sizes are counted in steps of this.
-pub(super) const STEP_BYTES: u64 = 512;
+pub(in crate::pool) const STEP_BYTES: u64 = 512;
 
 const SUB_BITS: u32 = 5;
 const SUBS: u32 = 1 << SUB_BITS;
@@ -22,7 +22,7 @@ const HEADS: usize = (GROUPS * SUBS as usize).next_power_of_two();
 
 /// Which bins hold something, and the first node of each.
 #[derive(Debug)]
-pub(super) struct Bins {
+pub(in crate::pool) struct Bins {
     groups: u64,
     subs: [u32; GROUPS],
     heads: Box<[Link; HEADS]>,
@@ -30,7 +30,7 @@ pub(super) struct Bins {
 
 /// The number of a bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bin(u16);
+pub(in crate::pool) struct Bin(u16);
 
 impl Bin {
     /// The bin of a size: the last one whose least size does not exceed it.

@@ -1,13 +1,15 @@
-//! Events that stand for the points of a stream.
+//! Streams that wait for points of others, and what they then come after.
 
 use std::collections::BTreeSet;
 
-use super::{FEW_SPARE_EVENTS, MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, Order, Streams};
+use super::{
+    FEW_SPARE_EVENTS, MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, MOST_WAITED, Order, Point,
+    Points, StreamSlot, Streams, Waited,
+};
 use crate::driver::{
     Call, CaptureState, Driver, DriverError, DriverErrorKind, DriverResult, Event, EventTiming,
     RelaxedCalls, Stream,
 };
-use crate::pool::points::{Point, Points, StreamSlot};
 
 /// Whether an error says that a stream's points cannot be waited for with an event. It is known of the stream then, and memory that
 /// would have to wait for it [cannot serve](Streams::can_serve) others.
@@ -26,6 +28,25 @@ fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
         // The legacy stream's answer while a stream is captured that orders itself with it.
         Err(error) if error.kind == DriverErrorKind::CaptureUnsupported => Ok(true),
         Err(error) => Err(error),
+    }
+}
+
+/// Which points the device is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Settle {
+    /// Those that can be waited for in no other way.
+    Gone,
+    All,
+}
+
+/// Points that pass when the device has been waited for: the last of each stream. Nothing, if there are none.
+#[derive(Debug)]
+#[must_use = "points that are not settled stay as if they had passed into other hands"]
+pub(in crate::pool) struct Settling(Vec<Point>);
+
+impl Settling {
+    pub(in crate::pool) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -254,5 +275,213 @@ impl Streams {
             self.passed_up_to(slot, event);
         }
         Ok(())
+    }
+
+    /// Makes a stream wait for all points that it is not ordered after; says for how many. What is for nobody's stream
+    /// [can serve](Self::can_serve) it: there is nothing to wait for. What those points' streams have waited for it comes after, too: that
+    /// is remembered, because a range has been used by many.
+    pub(in crate::pool) fn order(
+        &mut self,
+        points: &Points,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<usize> {
+        if taker == StreamSlot::NOBODY {
+            debug_assert!(self.have_passed(points));
+            return Ok(0);
+        }
+        let epoch = self.epoch();
+        let mut waited = std::mem::take(&mut self.new_waits);
+        waited.clear();
+        for point in points.iter() {
+            if let Some(number) = self.wait_for(point, taker, handle, driver)? {
+                waited.push((point.stream, number));
+            }
+        }
+        let waits = waited.len();
+        if waits > 0 && self.is_itself(taker, epoch, driver) {
+            for wait in 0..waits {
+                let (stream, number) = waited[wait];
+                // More than so many are not remembered.
+                let most = MOST_WAITED.saturating_sub(waited.len());
+                let counts = |&(stream, number): &(StreamSlot, u64)| {
+                    stream != taker && !self.has_passed(Point { stream, number })
+                };
+                waited.extend(self.waited_before(stream, number).filter(counts).take(most));
+            }
+            self.note_waits(taker, &waited);
+        }
+        self.new_waits = waited;
+        Ok(waits)
+    }
+
+    /// Makes a stream wait for all that another has freed, if it does not come after that; says whether it has to. Of a stream that is
+    /// forgotten everything has passed.
+    pub(in crate::pool) fn order_after(
+        &mut self,
+        stream: StreamSlot,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<bool> {
+        let epoch = self.epoch();
+        if self.is_forgotten(stream) {
+            return Ok(false);
+        }
+        let point = self.point(stream);
+        let Some(number) = self.wait_for(point, taker, handle, driver)? else { return Ok(false) };
+        if self.is_itself(taker, epoch, driver) {
+            self.note_waits(taker, &[(stream, number)]);
+        }
+        Ok(true)
+    }
+
+    /// Makes a stream wait for a point, if it does not come after that; says for which number then.
+    fn wait_for(
+        &mut self,
+        point: Point,
+        taker: StreamSlot,
+        handle: Stream,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<u64>> {
+        if point.stream == taker || self.has_passed(point) || self.has_waited(taker, point) {
+            return Ok(None);
+        }
+        let Some((number, event)) = self.event_of(point, driver)? else { return Ok(None) };
+        driver.wait_event(handle, event)?;
+        Ok(Some(number))
+    }
+
+    /// Whether what was queued on a stream since `epoch` is its own work: not a capture's, not that of another stream with its handle.
+    fn is_itself(&mut self, slot: StreamSlot, epoch: Option<u64>, driver: &dyn Driver) -> bool {
+        let state = self.state(slot);
+        let then = epoch.filter(|_| !state.is_of_thread());
+        if then.is_some() && state.checked_in == then && self.epoch() == then {
+            return true;
+        }
+        let checked = self.check_is_there(slot, driver);
+        let is_itself = checked.and_then(|()| self.check_capture(slot, driver)).is_ok();
+        if is_itself && self.epoch() == then {
+            self.state(slot).checked_in = then;
+        }
+        is_itself
+    }
+
+    /// The waits of a stream that come before its event for a point: the stream that waits for that comes after them, too.
+    fn waited_before(
+        &self,
+        stream: StreamSlot,
+        number: u64,
+    ) -> impl Iterator<Item = (StreamSlot, u64)> + '_ {
+        let waits = self.known(stream).into_iter().flat_map(|state| state.waited.iter());
+        let before = waits.filter(move |(_, waited)| waited.since <= number);
+        before.map(|(stream, waited)| (*stream, waited.number))
+    }
+
+    fn note_waits(&mut self, taker: StreamSlot, waited: &[(StreamSlot, u64)]) {
+        if self.state(taker).waited.len() > MOST_WAITED {
+            let mut known = std::mem::take(&mut self.state(taker).waited);
+            known.retain(|&stream, &mut Waited { number, .. }| {
+                !self.has_passed(Point { stream, number })
+            });
+            if known.len() > MOST_WAITED / 2 {
+                // A wait that is not known of is made once more.
+                known.clear();
+            }
+            self.state(taker).waited = known;
+        }
+        let state = self.state(taker);
+        waited.iter().for_each(|(stream, number)| state.note_wait(*stream, *number));
+    }
+
+    /// One point that stands for all these, which a stream has just been made to wait for: of that stream. None, if it cannot be had.
+    pub(in crate::pool) fn point_after(
+        &mut self,
+        points: &Points,
+        taker: StreamSlot,
+        driver: &dyn Driver,
+    ) -> Option<Points> {
+        // Also shows that the wait was the stream's own, and not a capture's.
+        if taker == StreamSlot::NOBODY || !self.are_ordered(points, taker) {
+            return None;
+        }
+        let point = self.point(taker);
+        self.record(taker, driver).ok()?;
+        Some(Points::of(point))
+    }
+
+    /// An event to wait for, if these points have not passed.
+    pub(in crate::pool) fn event_before(
+        &mut self,
+        points: &Points,
+        driver: &dyn Driver,
+    ) -> DriverResult<Option<Event>> {
+        for point in points.iter() {
+            if !self.has_passed(point)
+                && let Some((_, event)) = self.event_of(point, driver)?
+            {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A thread begins to wait for an event, without the lock: none is destroyed until it has ended.
+    pub(in crate::pool) fn begin_waiting(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// It has waited.
+    pub(in crate::pool) fn end_waiting(&mut self) {
+        self.waiting -= 1;
+    }
+
+    /// The points so far of streams that are gone, or of all, to be passed once the device has been waited for. The caller then waits,
+    /// without the lock, and says how that went.
+    pub(in crate::pool) fn begin_settling(&mut self, which: Settle) -> Settling {
+        // Also those that another thread is waiting for: who asks must not go on before they have passed.
+        let is_open = |slot: &StreamSlot| {
+            let state = self.known(*slot);
+            state.is_some_and(|state| state.has_unrecorded || state.settling > 0)
+        };
+        let slots: BTreeSet<StreamSlot> = match which {
+            Settle::Gone => self.gone.iter().copied().filter(is_open).collect(),
+            Settle::All => {
+                let being_settled = self.gone.iter().filter(|slot| is_open(slot));
+                let with_points = self.unrecorded.iter().chain(self.with_events.iter());
+                with_points.chain(being_settled.copied()).collect()
+            }
+        };
+        let mut begin = |slot: StreamSlot| {
+            self.unrecorded.remove(slot);
+            let state = self.state(slot);
+            state.has_unrecorded = false;
+            state.settling += 1;
+            let last = Point { stream: slot, number: state.number };
+            state.number += 1;
+            last
+        };
+        Settling(slots.into_iter().map(&mut begin).collect())
+    }
+
+    /// The host has waited for the device, or has tried to.
+    pub(in crate::pool) fn settle(&mut self, Settling(points): Settling, has_waited: bool) {
+        self.passes += 1;
+        for Point { stream, number } in points {
+            let state = self.slots.get_mut(&stream).expect("kept while it settles");
+            state.settling -= 1;
+            if !has_waited {
+                state.has_unrecorded = true;
+                self.unrecorded.insert(stream);
+                continue;
+            }
+            let recorded = state.recorded.partition_point(|(at, _)| *at <= number);
+            self.spare_events.extend(state.recorded.drain(..recorded).map(|(_, event)| event));
+            state.passed_below = state.passed_below.max(number + 1);
+            if state.recorded.is_empty() {
+                self.with_events.remove(stream);
+            }
+        }
     }
 }

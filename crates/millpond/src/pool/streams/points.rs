@@ -2,24 +2,24 @@
 
 /// A stream, as the pool numbers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct StreamSlot(pub(super) u32);
+pub(in crate::pool) struct StreamSlot(pub(in crate::pool) u32);
 
 impl StreamSlot {
     /// Whoever takes memory for no stream in particular: what it takes must have passed.
-    pub(super) const NOBODY: StreamSlot = StreamSlot(u32::MAX);
+    pub(in crate::pool) const NOBODY: StreamSlot = StreamSlot(u32::MAX);
 }
 
 /// After everything queued on a stream up to some number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Point {
-    pub(super) stream: StreamSlot,
-    pub(super) number: u64,
+pub(in crate::pool) struct Point {
+    pub(in crate::pool) stream: StreamSlot,
+    pub(in crate::pool) number: u64,
 }
 
 /// Points of several streams, the newest of each. Usually one, so the first is kept in place; in 24 bytes, because every free range
 /// has some and a search reads them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Points {
+pub(in crate::pool) struct Points {
     /// [Nobody's](StreamSlot::NOBODY), if there are none: it frees nothing.
     first: Point,
     more: Option<Box<More>>,
@@ -53,19 +53,19 @@ impl Clone for Points {
 }
 
 impl Points {
-    pub(super) const NONE: Points =
+    pub(in crate::pool) const NONE: Points =
         Points { first: Point { stream: StreamSlot::NOBODY, number: 0 }, more: None };
 
     /// One point.
     #[inline]
-    pub(super) fn of(point: Point) -> Points {
+    pub(in crate::pool) fn of(point: Point) -> Points {
         Points { first: point, more: None }
     }
 
     /// As [`of`](Self::of), where there are some already. Field by field: what is put together elsewhere and copied in one piece the machine
     /// has to wait for.
     #[inline]
-    pub(super) fn become_of(&mut self, point: Point) {
+    pub(in crate::pool) fn become_of(&mut self, point: Point) {
         self.first.stream = point.stream;
         self.first.number = point.number;
         self.more = None;
@@ -73,7 +73,7 @@ impl Points {
 
     /// These, of which none are left. Field by field, as [`become_of`](Self::become_of).
     #[inline]
-    pub(super) fn take(&mut self) -> Points {
+    pub(in crate::pool) fn take(&mut self) -> Points {
         let Point { stream, number } = self.first;
         let taken = Points { first: Point { stream, number }, more: self.more.take() };
         (self.first.stream, self.first.number) = (StreamSlot::NOBODY, 0);
@@ -81,7 +81,7 @@ impl Points {
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::pool) fn is_empty(&self) -> bool {
         self.first.stream == StreamSlot::NOBODY
     }
 
@@ -91,7 +91,7 @@ impl Points {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, point: Point) {
+    pub(in crate::pool) fn add(&mut self, point: Point) {
         debug_assert_ne!(point.stream, StreamSlot::NOBODY);
         if self.is_empty() {
             self.first = point;
@@ -116,7 +116,7 @@ impl Points {
     }
 
     #[inline]
-    pub(super) fn merge(&mut self, other: Points) {
+    pub(in crate::pool) fn merge(&mut self, other: Points) {
         if self.first.stream == other.first.stream && other.more.is_none() {
             self.first.number = self.first.number.max(other.first.number);
         } else {
@@ -166,7 +166,7 @@ impl Points {
     /// Forgets points that are needless beside the others, where there are several: `forget` takes them out of a list that is sorted by
     /// stream. Where there are many, only when they have become twice as many since the last time.
     #[inline]
-    pub(super) fn forget_where(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
+    pub(in crate::pool) fn forget_where(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
         if self.more.is_some() {
             self.forget_of_several(forget);
         }
@@ -195,17 +195,17 @@ impl Points {
 
     /// Whether there are none, or of one stream only.
     #[inline]
-    pub(super) fn are_all_of(&self, stream: StreamSlot) -> bool {
+    pub(in crate::pool) fn are_all_of(&self, stream: StreamSlot) -> bool {
         let of_stream = self.first.stream == stream || self.is_empty();
         of_stream && self.more.is_none()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::pool) fn len(&self) -> usize {
         usize::from(!self.is_empty()) + self.more().len()
     }
 
     #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = Point> + '_ {
+    pub(in crate::pool) fn iter(&self) -> impl Iterator<Item = Point> + '_ {
         let first = (!self.is_empty()).then_some(self.first);
         first.into_iter().chain(self.more().iter().copied())
     }
