@@ -39,7 +39,7 @@ use self::kept::Kept;
 use self::pages::Pages;
 pub(super) use self::state::{BackCounts, State};
 use super::blocks::HeaderId;
-use super::streams::{Order, Points, Settle, StreamSlot, Streams, is_out_of_reach};
+use super::streams::{OrderBy, Points, Settle, StreamSlot, Streams, is_unwaitable_stream};
 use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverResult, PhysicalProperties, RelaxedCalls, Stream,
 };
@@ -47,14 +47,15 @@ use crate::fork::Process;
 
 /// A stream, as a request names it and as the pool numbers it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taker {
+pub(super) struct Requester {
     pub(super) slot: StreamSlot,
     pub(super) handle: Stream,
 }
 
-impl Taker {
+impl Requester {
     /// Takes memory for no stream in particular.
-    pub(super) const NOBODY: Taker = Taker { slot: StreamSlot::NOBODY, handle: Stream::LEGACY };
+    pub(super) const NO_STREAM: Requester =
+        Requester { slot: StreamSlot::NONE, handle: Stream::LEGACY };
 }
 
 /// A range that is wanted.
@@ -63,27 +64,27 @@ pub(super) struct Wanted {
     pub(super) bytes: u64,
     pub(super) align: u64,
     pub(super) used_for: Use,
-    pub(super) taker: Taker,
+    pub(super) requester: Requester,
 }
 
-/// Which free ranges may be taken.
+/// How far a search for memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Those that the stream comes after anyway.
-    Ordered,
-    /// Also those that it must be made to wait for, if new memory would exceed the slack.
-    WithinSlack,
-    /// Also those that it must be made to wait for.
-    Any,
-    /// As `Any`, and every one of them is looked at, however many there are: nothing else is left.
-    Every,
+pub(super) enum SearchEffort {
+    /// It takes only ranges that the stream comes after anyway.
+    NoWait,
+    /// It also makes the stream wait for a range, if new memory would exceed the slack.
+    WaitBeyondSlack,
+    /// It also makes the stream wait for a range.
+    Wait,
+    /// As `Wait`, and it looks at every free range, however many there are: nothing else is left.
+    Exhaustive,
 }
 
 /// What kind of memory a back holds, and how much more than is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackOptions {
     pub(super) slack: f64,
-    pub(super) order: Order,
+    pub(super) order: OrderBy,
     pub(super) properties: PhysicalProperties,
     pub(super) access: Access,
     /// Addresses, as a multiple of the device's memory: room for best fit not to run out of.
@@ -171,7 +172,7 @@ impl Back {
                     page_bytes,
                 ),
                 is_short: false,
-                missed: None,
+                failed_search: None,
                 kept: Kept::default(),
                 leaving: Vec::new(),
                 withheld: Vec::new(),
@@ -239,19 +240,19 @@ impl Back {
     pub(super) fn allocate_in_place(
         &self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
     ) -> DriverResult<Option<Placed>> {
         let mut state = self.state.lock();
-        if wanted.taker.slot == StreamSlot::NOBODY {
+        if wanted.requester.slot == StreamSlot::NONE {
             // Only what has passed will do, as far as it can be found out.
             let _ = state.streams.record_all(&self.driver);
             let _ = state.streams.poll_all(&self.driver);
         }
-        let mut node = state.take_in_reach(wanted, Reach::Ordered, &self.driver)?;
-        if node.is_none() && (reach != Reach::Ordered || !state.kept.is_empty()) {
+        let mut node = state.take_in_place_retrying(wanted, SearchEffort::NoWait, &self.driver)?;
+        if node.is_none() && (effort != SearchEffort::NoWait || !state.kept.is_empty()) {
             // What streams keep to themselves merges only if there is nothing that the stream comes after anyway.
-            state.give_up_kept();
-            node = state.take_in_reach(wanted, reach, &self.driver)?;
+            state.merge_all_kept();
+            node = state.take_in_place_retrying(wanted, effort, &self.driver)?;
         }
         Ok(node.map(|node| state.placed(node)))
     }
@@ -270,20 +271,25 @@ impl Back {
         if blocks.len() > 0 {
             state.free(blocks, stream);
         }
-        let (node, start) = state.take_at_once(bytes, align, stream)?;
+        let (node, start) = state.take_without_wait(bytes, align, stream)?;
         Some(Room { node, start, header: state.unused_headers.pop() })
     }
 
     /// A block among what has memory, where streams keep what they free: of the stream's own if one fits closely, else of what it comes
     /// after anyway, else of what it can wait for at once.
-    pub(super) fn allocate_kept(&self, bytes: u64, align: u64, taker: Taker) -> Option<Room> {
+    pub(super) fn allocate_kept(
+        &self,
+        bytes: u64,
+        align: u64,
+        requester: Requester,
+    ) -> Option<Room> {
         let mut state = self.state.lock();
-        let mut node = state.take_own_kept(taker.slot, bytes, align);
+        let mut node = state.take_own_kept(requester.slot, bytes, align);
         if node.is_none() {
-            node = state.take_at_once(bytes, align, taker.slot).map(|(node, _)| node);
+            node = state.take_without_wait(bytes, align, requester.slot).map(|(node, _)| node);
         }
         if node.is_none() {
-            node = state.take_over(taker, bytes, align, &self.driver);
+            node = state.take_over(requester, bytes, align, &self.driver);
         }
         Some(state.room(node?))
     }
@@ -294,8 +300,8 @@ impl Back {
     }
 
     /// Lets all that streams keep to themselves merge with the rest.
-    pub(super) fn give_up_kept(&self) {
-        self.state.lock().give_up_kept();
+    pub(super) fn merge_all_kept(&self) {
+        self.state.lock().merge_all_kept();
     }
 
     /// A range for a stream, for which pages are moved or taken from the driver.
@@ -326,8 +332,8 @@ impl Back {
         state.give_back(node);
     }
 
-    /// Keeps the header of a block that is gone for others.
-    pub(super) fn header_is_unused(&self, header: HeaderId) {
+    /// KeepPoints the header of a block that is gone for others.
+    pub(super) fn keep_unused_header(&self, header: HeaderId) {
         self.state.lock().unused_headers.push(header);
     }
 
@@ -345,8 +351,8 @@ impl Back {
     }
 
     /// Whether work of a stream comes after points by itself, as far as is known.
-    pub(super) fn is_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
-        self.state.lock().streams.are_ordered(points, taker)
+    pub(super) fn is_ordered(&self, points: &Points, requester: StreamSlot) -> bool {
+        self.state.lock().streams.are_ordered(points, requester)
     }
 
     /// Whether a stream can be made to wait for points, as far as is known.
@@ -389,7 +395,9 @@ impl Back {
             let event = match event {
                 Ok(None) => return Ok(()),
                 Ok(Some(event)) => event,
-                Err(error) if is_out_of_reach(&error) && self.settle(Settle::Gone)? => continue,
+                Err(error) if is_unwaitable_stream(&error) && self.settle(Settle::Gone)? => {
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             // If somebody else has seen it pass and uses it again, this takes longer.
@@ -420,21 +428,21 @@ impl Back {
         let _ = self.settle(Settle::Gone);
     }
 
-    /// As the [function](avoiding_out_of_reach), for attempts that take the lock.
-    pub(super) fn avoiding_out_of_reach<T>(
+    /// As the [function](avoiding_unwaitable_streams), for attempts that take the lock.
+    pub(super) fn avoiding_unwaitable_streams<T>(
         &self,
         mut attempt: impl FnMut() -> DriverResult<T>,
     ) -> DriverResult<T> {
-        let find_out = |_: &mut ()| self.state.lock().streams.find_out_who_is_gone(&self.driver);
-        avoiding_out_of_reach(&mut (), |()| attempt(), find_out)
+        let find_out = |_: &mut ()| self.state.lock().streams.find_gone_streams(&self.driver);
+        avoiding_unwaitable_streams(&mut (), |()| attempt(), find_out)
     }
 
     /// Forgets streams that are gone and have nothing left to pass, as far as it can be found out.
     pub(super) fn forget_gone_streams(&self) {
         let mut state = self.state.lock();
         let _ = state.streams.poll_all(&self.driver);
-        state.streams.find_out_who_is_gone(&self.driver);
-        state.give_up_kept_of_gone();
+        state.streams.find_gone_streams(&self.driver);
+        state.merge_kept_of_gone_streams();
         state.streams.forget_gone(&self.driver);
     }
 
@@ -461,19 +469,19 @@ impl Back {
         let mut state = self.state.lock();
         if state.streams.is_of_thread(stream) {
             // No other thread will ask for what is kept for it.
-            state.give_up_of(stream);
+            state.merge_kept_of(stream);
         }
         state.streams.thread_ends(stream, &self.driver);
     }
 
     /// Makes a stream wait for points, where it does not come after them anyway.
-    pub(super) fn order(&self, points: &Points, taker: Taker) -> DriverResult<()> {
-        if taker.slot == StreamSlot::NOBODY {
+    pub(super) fn order(&self, points: &Points, requester: Requester) -> DriverResult<()> {
+        if requester.slot == StreamSlot::NONE {
             return self.wait_until_passed(|_| vec![points.clone()]);
         }
         let mut state = self.state.lock();
-        let waits = state.streams.order(points, taker.slot, taker.handle, &self.driver)?;
-        state.missed = None;
+        let waits = state.streams.order(points, requester.slot, requester.handle, &self.driver)?;
+        state.failed_search = None;
         state.counts.cross_stream_waits += waits as u64;
         Ok(())
     }
@@ -540,8 +548,8 @@ impl Back {
     }
 
     /// Whether the memory belongs to a capture, which keeps it.
-    pub(super) fn is_captures(&self) -> bool {
-        self.state.lock().streams.order_by() == Order::SameStream
+    pub(super) fn belongs_to_capture(&self) -> bool {
+        self.state.lock().streams.order_by() == OrderBy::SameStream
     }
 
     /// The capture whose memory this is has been given up, and its work is done.
@@ -554,18 +562,18 @@ impl Back {
 
 /// Tries again when a stream turns out to be captured, or gone: it is known now, and memory that would have to wait for it is
 /// left alone. When several were, all others that are gone are found out, too.
-fn avoiding_out_of_reach<C, T>(
+fn avoiding_unwaitable_streams<C, T>(
     context: &mut C,
     mut attempt: impl FnMut(&mut C) -> DriverResult<T>,
-    find_out_who_is_gone: impl Fn(&mut C),
+    find_gone_streams: impl Fn(&mut C),
 ) -> DriverResult<T> {
     const FEW_ATTEMPTS: usize = 4;
     const MOST_ATTEMPTS: usize = 16;
     for attempts in 1..MOST_ATTEMPTS {
         match attempt(context) {
-            Err(error) if is_out_of_reach(&error) => {
+            Err(error) if is_unwaitable_stream(&error) => {
                 if attempts == FEW_ATTEMPTS {
-                    find_out_who_is_gone(context);
+                    find_gone_streams(context);
                 }
             }
             answer => return answer,

@@ -210,7 +210,7 @@ impl Slabs {
     }
 
     /// Keeps the header of a slab that is gone.
-    pub(super) fn header_is_unused(&mut self, class: Class, header: HeaderId) {
+    pub(super) fn keep_unused_header(&mut self, class: Class, header: HeaderId) {
         self.unused_headers.entry(class).or_default().push(header);
     }
 

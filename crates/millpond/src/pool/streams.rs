@@ -9,7 +9,7 @@ mod points;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-pub(super) use self::order::{Settle, is_out_of_reach};
+pub(super) use self::order::{Settle, is_unwaitable_stream};
 pub(super) use self::points::{Point, Points, StreamSlot};
 use super::blocks::Numbers;
 use crate::driver::{Driver, DriverErrorKind, DriverResult, Event, Stream, StreamEpoch, StreamId};
@@ -36,10 +36,10 @@ pub(super) struct Streams {
     /// Streams that were ever seen.
     seen: u32,
     /// How many streams there may be until it is worth looking which are gone.
-    look_at: usize,
+    look_for_gone_above: usize,
     gone: BTreeSet<StreamSlot>,
     /// When it was last looked which streams are gone.
-    looked_in: Option<u64>,
+    looked_in_epoch: Option<u64>,
     /// More than any point of a stream that was forgotten.
     first_number: u64,
     /// Streams that have events, and streams that have points without one: few, however many streams there were.
@@ -57,12 +57,12 @@ pub(super) struct Streams {
     waiting: usize,
     /// While this stays, what was found out about streams holds.
     epoch: Option<Arc<StreamEpoch>>,
-    order: Order,
+    order: OrderBy,
 }
 
 /// What may be done for a stream to come after another's points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum OrderBy {
     /// Events may be recorded and waited for.
     #[default]
     Events,
@@ -72,18 +72,18 @@ pub(super) enum Order {
 }
 
 impl Streams {
-    pub(super) fn new(epoch: Option<Arc<StreamEpoch>>, order: Order) -> Streams {
-        Streams { epoch, order, look_at: FEW_STREAMS, ..Streams::default() }
+    pub(super) fn new(epoch: Option<Arc<StreamEpoch>>, order: OrderBy) -> Streams {
+        Streams { epoch, order, look_for_gone_above: FEW_STREAMS, ..Streams::default() }
     }
 
-    pub(super) fn order_by(&self) -> Order {
+    pub(super) fn order_by(&self) -> OrderBy {
         self.order
     }
 
     /// The capture is over and its graph's work done: from now on these are streams like any others. What was freed on them
     /// since, by work of its own, is waited for like anything else.
     pub(super) fn end_capture(&mut self) {
-        self.order = Order::Events;
+        self.order = OrderBy::Events;
     }
 
     /// The slot of a stream. The pool asks the driver for the id, since handles are recycled.
@@ -127,11 +127,11 @@ impl Streams {
 
     /// As [`point`](Self::point), and whether others [can be made to wait](Self::can_wait_for) for it.
     #[inline(always)]
-    pub(super) fn point_and_reach(&mut self, slot: StreamSlot) -> (Point, bool) {
+    pub(super) fn point_and_waitable(&mut self, slot: StreamSlot) -> (Point, bool) {
         match self.known(slot) {
-            Some(state) if state.has_unrecorded && self.order == Order::Events => {
-                let is_reachable = !state.is_captured && !state.is_gone;
-                (Point { stream: slot, number: state.number }, is_reachable)
+            Some(state) if state.has_unrecorded && self.order == OrderBy::Events => {
+                let is_waitable = !state.is_captured && !state.is_gone;
+                (Point { stream: slot, number: state.number }, is_waitable)
             }
             _ => {
                 let point = self.point(slot);
@@ -154,23 +154,23 @@ impl Streams {
     pub(super) fn can_wait_for(&self, points: &Points) -> bool {
         let can = |Point { stream, number }| {
             self.known(stream).is_none_or(|state| {
-                let is_reachable = !state.is_captured && !state.is_gone;
-                is_reachable || state.has_passed(number) || state.has_event_after(number)
+                let is_waitable = !state.is_captured && !state.is_gone;
+                is_waitable || state.has_passed(number) || state.has_event_after(number)
             })
         };
-        self.order == Order::Events && points.iter().all(can)
+        self.order == OrderBy::Events && points.iter().all(can)
     }
 
     /// Whether other streams [can be made to wait](Self::can_wait_for) for every one, as far as is known. Looks at all streams.
-    pub(super) fn are_all_in_reach(&self) -> bool {
-        self.order == Order::Events
+    pub(super) fn are_all_waitable(&self) -> bool {
+        self.order == OrderBy::Events
             && self.slots.values().all(|state| !state.is_captured && !state.is_gone)
     }
 
     /// Whether a stream may use memory with these points, as far as is known: it comes after them, or can be made to. Nobody's
     /// stream cannot.
-    pub(super) fn can_serve(&self, points: &Points, taker: StreamSlot) -> bool {
-        self.are_ordered(points, taker) || taker != StreamSlot::NOBODY && self.can_wait_for(points)
+    pub(super) fn can_serve(&self, points: &Points, waiter: StreamSlot) -> bool {
+        self.are_ordered(points, waiter) || waiter != StreamSlot::NONE && self.can_wait_for(points)
     }
 
     fn has_passed(&self, point: Point) -> bool {
@@ -188,23 +188,23 @@ impl Streams {
             })
     }
 
-    fn has_waited(&self, taker: StreamSlot, point: Point) -> bool {
-        taker != StreamSlot::NOBODY
-            && self.known(taker).is_some_and(|state| state.has_waited_for(point))
+    fn has_waited(&self, waiter: StreamSlot, point: Point) -> bool {
+        waiter != StreamSlot::NONE
+            && self.known(waiter).is_some_and(|state| state.has_waited_for(point))
     }
 
-    /// Whether work of `taker` comes after all points by itself, as far as is known.
+    /// Whether work of `waiter` comes after all points by itself, as far as is known.
     #[inline]
-    pub(super) fn are_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
-        points.are_all_of(taker) || self.are_ordered_with_others(points, taker)
+    pub(super) fn are_ordered(&self, points: &Points, waiter: StreamSlot) -> bool {
+        points.are_all_of(waiter) || self.are_ordered_with_others(points, waiter)
     }
 
     #[inline(never)]
-    fn are_ordered_with_others(&self, points: &Points, taker: StreamSlot) -> bool {
-        let taking = self.known(taker);
+    fn are_ordered_with_others(&self, points: &Points, waiter: StreamSlot) -> bool {
+        let state = self.known(waiter);
         points.iter().all(|point| {
-            point.stream == taker
-                || taking.is_some_and(|taking| taking.has_waited_for(point))
+            point.stream == waiter
+                || state.is_some_and(|state| state.has_waited_for(point))
                 || self.has_passed(point)
         })
     }
@@ -258,15 +258,15 @@ impl Streams {
     }
 
     /// Finds out which streams are gone, if any may be since the last time. Looks at all.
-    pub(super) fn find_out_who_is_gone(&mut self, driver: &dyn Driver) {
+    pub(super) fn find_gone_streams(&mut self, driver: &dyn Driver) {
         let now = self.epoch();
-        if now.is_some() && self.looked_in == now {
+        if now.is_some() && self.looked_in_epoch == now {
             return;
         }
-        self.looked_in = now;
+        self.looked_in_epoch = now;
         for (slot, state) in &mut self.slots {
             // Whatever cannot be found out now is found out later.
-            if !state.is_of_thread() && state.find_out_if_gone(driver) == Ok(true) {
+            if !state.is_of_thread() && state.ask_whether_gone(driver) == Ok(true) {
                 state.is_gone = true;
                 self.gone.insert(*slot);
             }
@@ -275,7 +275,7 @@ impl Streams {
 
     /// Forgets streams that are gone and whose points have all passed.
     pub(super) fn forget_gone(&mut self, driver: &dyn Driver) {
-        self.find_out_who_is_gone(driver);
+        self.find_gone_streams(driver);
         for slot in self.gone.clone() {
             let Some(state) = self.slots.get(&slot) else { continue };
             if state.has_unrecorded || !state.recorded.is_empty() || state.settling > 0 {
@@ -288,12 +288,12 @@ impl Streams {
             self.slots.remove(&slot);
             self.gone.remove(&slot);
         }
-        self.look_at = FEW_STREAMS + 2 * self.slots.len();
+        self.look_for_gone_above = FEW_STREAMS + 2 * self.slots.len();
     }
 
     /// Whether there are so many streams that it is worth looking which are gone.
     pub(super) fn are_many(&self) -> bool {
-        self.slots.len() > self.look_at
+        self.slots.len() > self.look_for_gone_above
     }
 
     /// Whether a stream has been forgotten.
@@ -358,7 +358,7 @@ struct StreamState {
     /// The last wait for each stream.
     waited: HashMap<StreamSlot, Waited, Numbers>,
     /// When the handle was last seen to mean this stream, and the stream not to be captured.
-    checked_in: Option<u64>,
+    checked_in_epoch: Option<u64>,
     /// It was being captured when last asked: its points have no events until that is over.
     is_captured: bool,
     /// Its handle means nothing any more, or another stream, or cannot be used in this thread: its points have no events until the
@@ -378,7 +378,7 @@ impl StreamState {
             passed_below: first_number,
             has_unrecorded: false,
             waited: HashMap::default(),
-            checked_in: None,
+            checked_in_epoch: None,
             is_captured: false,
             is_gone: id.is_none(),
             settling: 0,
@@ -409,7 +409,7 @@ impl StreamState {
         }
     }
 
-    fn find_out_if_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {
+    fn ask_whether_gone(&self, driver: &dyn Driver) -> DriverResult<bool> {
         if self.id.is_none() {
             return Ok(true);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::bins::STEP_BYTES;
 use super::heap::{Heap, NodeId, Use};
-use super::{Back, Reach, Wanted};
+use super::{Back, SearchEffort, Wanted};
 use crate::driver::{
     Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, RelaxedCalls,
 };
@@ -113,15 +113,20 @@ impl Back {
     pub(super) fn add_chunk(&self, wanted: Wanted) -> DriverResult<NodeId> {
         let mut state = self.state.lock();
         // Another thread may have added one meanwhile.
-        if let Some(node) = state.take_in_place(wanted, Reach::WithinSlack, &self.driver)? {
+        if let Some(node) =
+            state.take_in_place(wanted, SearchEffort::WaitBeyondSlack, &self.driver)?
+        {
             return Ok(node);
         }
         drop(state);
-        let exactly = wanted.bytes.next_multiple_of(ROUNDED_TO);
+        let exact_bytes = wanted.bytes.next_multiple_of(ROUNDED_TO);
         // Should the driver align less than is wanted.
-        let amply = (wanted.bytes + wanted.align + STEP_BYTES).next_multiple_of(ROUNDED_TO);
-        let sizes =
-            [if wanted.bytes * 2 > CHUNK_BYTES { exactly } else { CHUNK_BYTES }, exactly, amply];
+        let ample_bytes = (wanted.bytes + wanted.align + STEP_BYTES).next_multiple_of(ROUNDED_TO);
+        let sizes = [
+            if wanted.bytes * 2 > CHUNK_BYTES { exact_bytes } else { CHUNK_BYTES },
+            exact_bytes,
+            ample_bytes,
+        ];
         let mut failed = None;
         for bytes in sizes {
             match self.allocate_chunk(bytes) {
@@ -131,9 +136,11 @@ impl Back {
                     let mut state = self.state.lock();
                     let state = &mut *state;
                     state.chunks.add(&mut state.heap, begin, bytes, reserved);
-                    state.missed = None;
+                    state.failed_search = None;
                     state.reserve(reserved);
-                    if let Some(node) = state.take_in_place(wanted, Reach::Ordered, &self.driver)? {
+                    if let Some(node) =
+                        state.take_in_place(wanted, SearchEffort::NoWait, &self.driver)?
+                    {
                         return Ok(node);
                     }
                 }
@@ -143,7 +150,7 @@ impl Back {
         }
         // There is nothing new; what has to be waited for will do.
         let mut state = self.state.lock();
-        let found = state.take_in_reach(wanted, Reach::Any, &self.driver)?;
+        let found = state.take_in_place_retrying(wanted, SearchEffort::Wait, &self.driver)?;
         found.ok_or_else(|| failed.unwrap_or_else(|| self.out_of_addresses(wanted.bytes)))
     }
 
@@ -185,7 +192,7 @@ impl Back {
                 let first =
                     state.chunks.add(&mut state.heap, begin, reserved_bytes, reserved_bytes);
                 state.heap.node_mut(first).points = points;
-                state.missed = None;
+                state.failed_search = None;
                 return freed;
             }
             state.reserved_bytes -= reserved_bytes;

@@ -83,7 +83,7 @@ const AHEAD_PART: usize = 32;
 impl Back {
     /// Creates memory until enough of it lies ready; returns how many bytes. Requests go on meanwhile.
     pub(in crate::pool) fn grow_ahead(&self) -> u64 {
-        if self.is_captures() || !self.has_pages() {
+        if self.belongs_to_capture() || !self.has_pages() {
             return 0;
         }
         let _relaxed = RelaxedCalls::enter(&self.driver);
@@ -111,7 +111,7 @@ impl Back {
 
 impl State {
     /// Whether all of a block is to be new memory: within the slack, that is better than mapping what is free once more.
-    pub(super) fn grows(&self, missing_pages: usize, wanted: Wanted, prefer: Prefer) -> bool {
+    pub(super) fn should_grow(&self, missing_pages: usize, wanted: Wanted, prefer: Prefer) -> bool {
         let new_pages = missing_pages.saturating_sub(self.loose_pages());
         let grown = self.reserved_bytes + self.pages.start_of(new_pages);
         prefer == Prefer::New && self.growth.is_within_slack(grown, wanted.bytes)
@@ -120,14 +120,14 @@ impl State {
     /// New memory for at most so many pages; or if only so many pages lie ahead of it, for more, as far as that is little of all.
     pub(super) fn new_memory(&self, most: usize, ahead: Option<usize>, wanted: Wanted) -> Source {
         let largest = self.largest_handle_pages;
-        let exactly = HANDLE_PAGES[class_of(most.min(largest))];
-        let amply = self.handles.pages / LARGEST_PART;
-        let amply = HANDLE_PAGES[class_of(most.max(amply).min(largest))];
+        let exact = HANDLE_PAGES[class_of(most.min(largest))];
+        let ample = self.handles.pages / LARGEST_PART;
+        let ample = HANDLE_PAGES[class_of(most.max(ample).min(largest))];
         let may_be_more = ahead.is_some_and(|ahead| {
-            let grown = self.reserved_bytes + self.pages.start_of(ahead + amply);
+            let grown = self.reserved_bytes + self.pages.start_of(ahead + ample);
             self.growth.is_within_slack(grown, wanted.bytes)
         });
-        Source::New(if may_be_more { amply } else { exactly })
+        Source::New(if may_be_more { ample } else { exact })
     }
 
     /// The next handle that is to lie ready, in pages.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::State;
-use super::heap::{Keeps, NodeId};
+use super::heap::{KeepPoints, NodeId};
 use super::pages::MappingId;
 use crate::driver::PhysicalHandle;
 use crate::pool::streams::Points;
@@ -91,55 +91,55 @@ impl Mapping {
 /// Things with numbers that are used again.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
-    things: Vec<Option<T>>,
+    items: Vec<Option<T>>,
     unused: Vec<u32>,
 }
 
 impl<T> Default for Numbered<T> {
     fn default() -> Numbered<T> {
-        Numbered { things: Vec::new(), unused: Vec::new() }
+        Numbered { items: Vec::new(), unused: Vec::new() }
     }
 }
 
 impl<T> Numbered<T> {
-    pub(super) fn add(&mut self, thing: T) -> u32 {
+    pub(super) fn add(&mut self, item: T) -> u32 {
         if let Some(number) = self.unused.pop() {
-            self.things[number as usize] = Some(thing);
+            self.items[number as usize] = Some(item);
             return number;
         }
-        self.things.push(Some(thing));
-        self.things.len() as u32 - 1
+        self.items.push(Some(item));
+        self.items.len() as u32 - 1
     }
 
     pub(super) fn remove(&mut self, number: u32) -> T {
         self.unused.push(number);
-        self.things[number as usize].take().expect("it is there")
+        self.items[number as usize].take().expect("it is there")
     }
 
     pub(super) fn get(&self, number: u32) -> &T {
-        self.things[number as usize].as_ref().expect("it is there")
+        self.items[number as usize].as_ref().expect("it is there")
     }
 
     pub(super) fn get_mut(&mut self, number: u32) -> &mut T {
-        self.things[number as usize].as_mut().expect("it is there")
+        self.items[number as usize].as_mut().expect("it is there")
     }
 
     pub(super) fn len(&self) -> usize {
-        self.things.len() - self.unused.len()
+        self.items.len() - self.unused.len()
     }
 
     /// The numbers that were ever used.
     pub(super) fn numbers(&self) -> std::ops::Range<u32> {
-        0..self.things.len() as u32
+        0..self.items.len() as u32
     }
 
     pub(super) fn find(&self, number: u32) -> Option<&T> {
-        self.things.get(number as usize)?.as_ref()
+        self.items.get(number as usize)?.as_ref()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let things = self.things.iter().enumerate();
-        things.filter_map(|(number, thing)| Some((number as u32, thing.as_ref()?)))
+        let items = self.items.iter().enumerate();
+        items.filter_map(|(number, item)| Some((number as u32, item.as_ref()?)))
     }
 }
 
@@ -247,7 +247,7 @@ pub(super) fn bits(pages: std::ops::Range<usize>) -> u64 {
 impl State {
     /// Pages whose memory has other addresses, too, are used from now on by what was taken out of a hole.
     #[inline(never)]
-    pub(super) fn own(&mut self, mut pages: Range<usize>, taken: NodeId, keeps: Keeps) {
+    pub(super) fn own(&mut self, mut pages: Range<usize>, taken: NodeId, keep_points: KeepPoints) {
         let mut points = Points::default();
         while let Some((id, part)) = self.next_shared(&mut pages) {
             let handle = self.handles.mapping(id).handle;
@@ -260,14 +260,14 @@ impl State {
             }
         }
         self.streams.forget_needless(&mut points);
-        self.leave_points(taken, &points);
-        if keeps == Keeps::Points {
+        self.pass_points_to_neighbours(taken, &points);
+        if keep_points == KeepPoints::Yes {
             self.heap.node_mut(taken).points.merge(points);
         }
     }
 
     /// What is free of the pages at the ends of a range was used through other addresses, too.
-    pub(super) fn leave_points(&mut self, taken: NodeId, points: &Points) {
+    pub(super) fn pass_points_to_neighbours(&mut self, taken: NodeId, points: &Points) {
         if points.is_empty() {
             return;
         }
@@ -384,7 +384,7 @@ impl State {
     }
 
     /// Undoes [`claim`](Self::claim).
-    pub(super) fn give_up_claim(&mut self, handle: HandleId, claimed: u64, points: &Points) {
+    pub(super) fn undo_claim(&mut self, handle: HandleId, claimed: u64, points: &Points) {
         if self.handles.handle(handle).sharing.is_none() {
             self.handles.loose.push(handle);
             return;

@@ -161,11 +161,11 @@ pub(in crate::pool) struct Found {
 
 /// Whether what is taken out of a free range keeps the range's points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum KeepPoints {
     /// Others who get a part of it have to come after them.
-    Points,
+    Yes,
     /// Its stream comes after them.
-    Nothing,
+    No,
 }
 
 /// How many ranges of one bin are looked at for the best: enough to be nearly best, few enough to be fast.
@@ -204,13 +204,13 @@ impl Heap {
     ) -> (NodeId, Option<NodeId>) {
         let is_within = self.node(outside).start < start;
         let opened = if is_within {
-            self.split(outside, start, Use::Outside, Keeps::Points)
+            self.split(outside, start, Use::Outside, KeepPoints::Yes)
         } else {
             outside
         };
         let has_above = self.node(opened).bytes > bytes;
         let above =
-            has_above.then(|| self.split(opened, start + bytes, Use::Outside, Keeps::Points));
+            has_above.then(|| self.split(opened, start + bytes, Use::Outside, KeepPoints::Yes));
         let node = self.node_mut(opened);
         (node.used_for, node.stands_alone) = (Use::Free, true);
         self.bin(opened);
@@ -366,25 +366,31 @@ impl Heap {
     /// Takes a range out of the free node around it: `bytes` from where they were found to fit. It has the points of all, and so has
     /// what stays free below and above it.
     pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
-        self.take_range(found, bytes, used_for, Keeps::Points)
+        self.take_range(found, bytes, used_for, KeepPoints::Yes)
     }
 
     /// As [`take`](Self::take), for whoever has waited for the points: what is taken has none.
     #[inline]
     pub(super) fn take_ordered(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
-        self.take_range(found, bytes, used_for, Keeps::Nothing)
+        self.take_range(found, bytes, used_for, KeepPoints::No)
     }
 
     #[inline(always)]
-    fn take_range(&mut self, found: Found, bytes: u64, used_for: Use, keeps: Keeps) -> NodeId {
+    fn take_range(
+        &mut self,
+        found: Found,
+        bytes: u64,
+        used_for: Use,
+        keep_points: KeepPoints,
+    ) -> NodeId {
         let Found { node: id, start } = found;
         let node = self.node(id);
         debug_assert_eq!(node.used_for, Use::Free);
         let (begin, end) = (node.start, start + bytes);
         let has_above = end < node.end();
         let taken = if begin < start {
-            let keeps = if has_above { Keeps::Points } else { keeps };
-            let taken = self.split(id, start, used_for, keeps);
+            let keep_points = if has_above { KeepPoints::Yes } else { keep_points };
+            let taken = self.split(id, start, used_for, keep_points);
             // What is left has become smaller where it is.
             let rest = self.node(id);
             let bin = Bin::of(rest.bytes);
@@ -399,10 +405,10 @@ impl Heap {
             id
         };
         if has_above {
-            let above = self.split(taken, end, Use::Free, Keeps::Points);
+            let above = self.split(taken, end, Use::Free, KeepPoints::Yes);
             self.bin(above);
         }
-        if keeps == Keeps::Nothing {
+        if keep_points == KeepPoints::No {
             self.node_mut(taken).points = Points::NONE;
         }
         taken
@@ -437,10 +443,10 @@ impl Heap {
         let rest = self.node(id).used_for;
         debug_assert_ne!(rest, Use::Free);
         if self.node(id).start < start {
-            id = self.split(id, start, rest, Keeps::Points);
+            id = self.split(id, start, rest, KeepPoints::Yes);
         }
         if start + bytes < self.node(id).end() {
-            self.split(id, start + bytes, rest, Keeps::Points);
+            self.split(id, start + bytes, rest, KeepPoints::Yes);
         }
         self.node_mut(id).used_for = used_for;
         id
@@ -459,16 +465,16 @@ impl Heap {
 
     /// Cuts a node in two; the upper part is new.
     #[inline(always)]
-    fn split(&mut self, id: NodeId, at: u64, used_for: Use, keeps: Keeps) -> NodeId {
+    fn split(&mut self, id: NodeId, at: u64, used_for: Use, keep_points: KeepPoints) -> NodeId {
         let upper = self.add_empty();
         let node = self.node_mut(id);
         let bytes = node.end() - at;
         node.bytes = at - node.start;
         let next = node.next;
         node.next = Link::to(upper);
-        let points = match keeps {
-            Keeps::Points => node.points.clone(),
-            Keeps::Nothing => Points::NONE,
+        let points = match keep_points {
+            KeepPoints::Yes => node.points.clone(),
+            KeepPoints::No => Points::NONE,
         };
         // Field by field: what is put together elsewhere and copied in one piece the machine has to wait for.
         let node = self.node_mut(upper);

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::heap::{Found, NodeId, Use, position};
-use super::{Room, State, Taker};
+use super::{Requester, Room, State};
 use crate::driver::Driver;
 use crate::pool::blocks::{HeaderId, Numbers};
 use crate::pool::streams::{Points, StreamSlot};
@@ -100,13 +100,13 @@ impl Kept {
 }
 
 impl State {
-    /// Keeps blocks for the stream that frees them now. Without it, they merge with the rest.
+    /// KeepPoints blocks for the stream that frees them now. Without it, they merge with the rest.
     pub(super) fn keep(
         &mut self,
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
         stream: StreamSlot,
     ) {
-        let (point, can_serve_others) = self.streams.point_and_reach(stream);
+        let (point, can_serve_others) = self.streams.point_and_waitable(stream);
         if self.kept.seen.insert(stream) || !can_serve_others {
             return self.free(blocks, stream);
         }
@@ -119,7 +119,7 @@ impl State {
             self.kept.add(stream, self.heap.node(node).bytes, node);
         }
         let smallest = self.kept.take_excess(stream);
-        self.give_up(smallest);
+        self.merge_kept(smallest);
     }
 
     /// Takes a range of the stream's own that is not much larger than what is wanted. Others would be cut into pieces that serve nothing,
@@ -172,7 +172,7 @@ impl State {
     #[inline(never)]
     pub(super) fn take_over(
         &mut self,
-        taker: Taker,
+        requester: Requester,
         bytes: u64,
         align: u64,
         driver: &dyn Driver,
@@ -183,16 +183,17 @@ impl State {
         for _ in 0..self.kept.streams.len().min(STREAMS_LOOKED_AT) {
             self.kept.next = (self.kept.next + 1) % self.kept.streams.len();
             let (owner, ref ranges) = self.kept.streams[self.kept.next];
-            if owner == taker.slot || ranges.last().is_none_or(|(most, _)| *most < bytes) {
+            if owner == requester.slot || ranges.last().is_none_or(|(most, _)| *most < bytes) {
                 continue;
             }
             // A stream that cannot be waited for is known as one from now on.
-            let Ok(waits) = self.streams.order_after(owner, taker.slot, taker.handle, driver)
+            let Ok(waits) =
+                self.streams.order_after(owner, requester.slot, requester.handle, driver)
             else {
-                self.give_up_of(owner);
+                self.merge_kept_of(owner);
                 return None;
             };
-            self.missed = None;
+            self.failed_search = None;
             self.counts.cross_stream_waits += u64::from(waits);
             if let Some(node) = self.take_kept(owner, bytes, align, u64::MAX) {
                 return Some(node);
@@ -202,32 +203,32 @@ impl State {
     }
 
     /// Lets what is kept for a stream merge with the rest.
-    pub(super) fn give_up_of(&mut self, stream: StreamSlot) {
+    pub(super) fn merge_kept_of(&mut self, stream: StreamSlot) {
         let ranges = self.kept.take_all_of(stream);
-        self.give_up(ranges);
+        self.merge_kept(ranges);
     }
 
     /// Lets all that is kept merge with the rest.
-    pub(super) fn give_up_kept(&mut self) {
+    pub(super) fn merge_all_kept(&mut self) {
         let (streams, ranges) = (std::mem::take(&mut self.kept.streams), self.kept.ranges);
         self.kept.ranges -= ranges;
         self.kept.places.clear();
         for (_, mut ranges) in streams {
-            self.give_up(ranges.drain(..));
+            self.merge_kept(ranges.drain(..));
             self.kept.unused.push(ranges);
         }
     }
 
     /// Lets what is kept for streams that are gone merge with the rest, and forgets these.
-    pub(super) fn give_up_kept_of_gone(&mut self) {
+    pub(super) fn merge_kept_of_gone_streams(&mut self) {
         let State { kept, streams, .. } = self;
         kept.seen.retain(|stream| !streams.is_gone(*stream));
         let gone = kept.streams.iter().map(|(stream, _)| *stream);
         let gone: Vec<_> = gone.filter(|stream| streams.is_gone(*stream)).collect();
-        gone.into_iter().for_each(|stream| self.give_up_of(stream));
+        gone.into_iter().for_each(|stream| self.merge_kept_of(stream));
     }
 
-    fn give_up(&mut self, ranges: impl IntoIterator<Item = (u64, NodeId)>) {
+    fn merge_kept(&mut self, ranges: impl IntoIterator<Item = (u64, NodeId)>) {
         for (_, node) in ranges {
             self.heap.node_mut(node).used_for = Use::Block;
             self.give_back(node);

@@ -4,7 +4,7 @@ use super::handles::HandleId;
 use super::heap::{Found, NodeId, Use};
 use super::pages::MappingId;
 use super::place::{Plan, Prefer, Source};
-use super::{Back, Reach, State, Wanted};
+use super::{Back, SearchEffort, State, Wanted};
 use crate::driver::{
     Call, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalHandle, RelaxedCalls,
 };
@@ -28,7 +28,7 @@ pub(super) enum Wait {
 }
 
 /// How far the driver came with a plan.
-struct Done {
+struct Progress {
     /// The memory of each piece for which there is some.
     memory: Vec<PhysicalHandle>,
     /// Pieces that are mapped.
@@ -50,7 +50,7 @@ pub(in crate::pool) struct Lent {
 
 /// How much is to go.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct ReleaseLimits {
     /// When this has been reached, it is enough. A handle goes as a whole.
     enough_pages: usize,
     /// No more than this.
@@ -62,35 +62,35 @@ struct Most {
 impl Back {
     /// A range with memory under it. The caller holds `mapping`.
     pub(super) fn map(&self, wanted: Wanted) -> DriverResult<NodeId> {
-        self.unmap_left(Wait::No)?;
+        self.unmap_leaving(Wait::No)?;
         let attempts = [
-            (Prefer::New, Reach::WithinSlack, usize::MAX),
+            (Prefer::New, SearchEffort::WaitBeyondSlack, usize::MAX),
             // The driver has no more, although the slack would allow it: use what is free.
-            (Prefer::Free, Reach::Any, usize::MAX),
+            (Prefer::Free, SearchEffort::Wait, usize::MAX),
             // Or it has no more in large pieces.
-            (Prefer::Free, Reach::Every, 1),
+            (Prefer::Free, SearchEffort::Exhaustive, 1),
         ];
         let reserved_before = self.reserved_bytes();
         let mut answer = Err(self.out_of_addresses(wanted.bytes));
-        for (prefer, reach, most_pages) in attempts {
-            let attempt = || self.try_mapping(wanted, prefer, reach, most_pages);
-            answer = self.avoiding_out_of_reach(attempt);
+        for (prefer, effort, most_pages) in attempts {
+            let attempt = || self.try_mapping(wanted, prefer, effort, most_pages);
+            answer = self.avoiding_unwaitable_streams(attempt);
             if !answer.as_ref().is_err_and(DriverError::is_out_of_memory) {
                 break;
             }
-            self.let_unused_mappings_go();
+            self.unmap_unused();
             // What was had before there was no more would keep others from it.
             let excess_bytes = self.reserved_bytes().saturating_sub(reserved_before);
             self.release_loose((excess_bytes / self.page_bytes) as usize, u32::MAX);
         }
-        self.state.lock().let_old_mappings_go(&self.driver);
+        self.state.lock().begin_unmapping_old(&self.driver);
         answer
     }
 
     /// Memory is short: addresses whose memory is in use elsewhere keep holes from being completed, and those do not waste the ends of
     /// pages.
     #[cold]
-    fn let_unused_mappings_go(&self) {
+    fn unmap_unused(&self) {
         // What is on its way ahead of need serves this request.
         drop(self.growing_ahead.lock());
         let mut state = self.state.lock();
@@ -99,27 +99,27 @@ impl Back {
         let _ = state.streams.poll_all(&self.driver);
         let numbers = state.handles.mappings.numbers();
         for id in numbers.map(MappingId) {
-            state.let_go_if_unused(id);
+            state.begin_unmapping_if_unused(id);
         }
         drop(state);
-        let _ = self.unmap_left(Wait::No);
+        let _ = self.unmap_leaving(Wait::No);
     }
 
     fn try_mapping(
         &self,
         wanted: Wanted,
         prefer: Prefer,
-        reach: Reach,
+        effort: SearchEffort,
         most_pages: usize,
     ) -> DriverResult<NodeId> {
         let mut state = self.state.lock();
         // Another thread may have mapped what serves this request meanwhile.
-        if let Some(node) = state.take_in_place(wanted, reach, &self.driver)? {
+        if let Some(node) = state.take_in_place(wanted, effort, &self.driver)? {
             return Ok(node);
         }
         let largest = state.largest_handle_pages;
         state.largest_handle_pages = largest.min(most_pages);
-        let plan = state.plan(wanted, reach, prefer, &self.driver);
+        let plan = state.plan(wanted, effort, prefer, &self.driver);
         state.largest_handle_pages = largest;
         let plan = plan?.ok_or_else(|| self.out_of_addresses(wanted.bytes))?;
         let memory_of = |source| match source {
@@ -169,9 +169,9 @@ impl Back {
         &self,
         plan: &Plan,
         known: Vec<Option<PhysicalHandle>>,
-    ) -> Result<Vec<PhysicalHandle>, (DriverError, Done)> {
+    ) -> Result<Vec<PhysicalHandle>, (DriverError, Progress)> {
         let pieces = &plan.pieces;
-        let mut done = Done { memory: Vec::new(), mapped: vec![false; pieces.len()] };
+        let mut done = Progress { memory: Vec::new(), mapped: vec![false; pieces.len()] };
         for (piece, known) in pieces.iter().zip(known) {
             let memory = match (piece.source, known) {
                 (Source::New(pages), _) => {
@@ -224,7 +224,7 @@ impl Back {
     fn commit(&self, plan: Plan, memory: Vec<PhysicalHandle>, wanted: Wanted) -> NodeId {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.missed = None;
+        state.failed_search = None;
         for (piece, memory) in plan.pieces.iter().zip(memory) {
             let handle = match piece.source {
                 Source::New(pages) => state.add_handle(memory, pages, self.page_bytes),
@@ -245,16 +245,16 @@ impl Back {
     }
 
     /// A plan has failed: everything is as before, but for new memory, which is kept for the next time.
-    fn roll_back(&self, plan: Plan, done: Done) {
+    fn roll_back(&self, plan: Plan, done: Progress) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.missed = None;
+        state.failed_search = None;
         let memory = done.memory.into_iter().map(Some).chain(std::iter::repeat(None));
         let mut stuck = Vec::new();
         for ((piece, memory), still_mapped) in plan.pieces.iter().zip(memory).zip(done.mapped) {
             let handle = match (piece.source, memory) {
                 (Source::Free(handle), _) => {
-                    state.give_up_claim(handle, piece.used, &plan.points);
+                    state.undo_claim(handle, piece.used, &plan.points);
                     handle
                 }
                 (Source::New(pages), Some(memory)) => {
@@ -273,12 +273,12 @@ impl Back {
             // Nothing has used these addresses: the mapping goes as soon as the driver lets it.
             state.handles.loose.retain(|loose| *loose != handle);
             let mapping = state.add_mapping(handle, at, 0);
-            state.let_go(mapping);
+            state.begin_unmapping(mapping);
         }
     }
 
     /// Takes away mappings whose work is done, or, if told to, waits for it. The caller holds `mapping`.
-    pub(super) fn unmap_left(&self, wait: Wait) -> DriverResult<()> {
+    pub(super) fn unmap_leaving(&self, wait: Wait) -> DriverResult<()> {
         if wait == Wait::Yes {
             self.wait_until_passed(|state| {
                 let points = |left: &Leaving| state.heap.node(left.node).points.clone();
@@ -309,7 +309,7 @@ impl Back {
         }
         let mut state = self.state.lock();
         state.leaving.append(&mut staying);
-        unmapped.into_iter().for_each(|left| state.has_left(left));
+        unmapped.into_iter().for_each(|left| state.end_unmapping(left));
         Ok(())
     }
 }
@@ -328,7 +328,7 @@ impl State {
     }
 
     /// Lets mappings go that nothing has used for long, if there are too many.
-    fn let_old_mappings_go(&mut self, driver: &dyn Driver) {
+    fn begin_unmapping_old(&mut self, driver: &dyn Driver) {
         let per_handle = if self.is_short { 1 } else { MAPPINGS_PER_HANDLE };
         let most = per_handle * self.handles.handles.len();
         if self.handles.mappings.len() <= most + self.leaving.len() {
@@ -346,12 +346,12 @@ impl State {
             if std::mem::take(&mut self.handles.mapping_mut(id).is_recent) && !self.is_short {
                 continue;
             }
-            self.let_go_if_unused(id);
+            self.begin_unmapping_if_unused(id);
         }
     }
 
     /// Lets a mapping go that nothing uses, whose work is done, and whose memory has other addresses.
-    fn let_go_if_unused(&mut self, id: MappingId) {
+    fn begin_unmapping_if_unused(&mut self, id: MappingId) {
         let Some(mapping) = self.handles.mappings.find(id.0).copied() else { return };
         let handle = self.handles.handle(mapping.handle);
         let staying = handle.mappings.iter().filter(|id| !self.handles.mapping(**id).leaves);
@@ -361,7 +361,7 @@ impl State {
         if self.pages.used_bits(mapping.first, mapping.pages) == 0 {
             let hole = self.pages.hole_around(mapping.first);
             if self.streams.have_passed(&self.heap.node(hole).points) {
-                self.let_go(id);
+                self.begin_unmapping(id);
             }
         }
     }
@@ -374,7 +374,7 @@ impl Back {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         self.settle_gone_streams();
         let _mapping = self.mapping.lock();
-        if self.is_captures() {
+        if self.belongs_to_capture() {
             return 0;
         }
         if !self.has_pages() {
@@ -387,11 +387,11 @@ impl Back {
         // What cannot be waited for cannot be given back; what is left simply stays.
         let _ = state.streams.record_all(&self.driver);
         let pages = state.pages_above_keeping(self.page_bytes);
-        let most = Most { enough_pages: pages, pages, since: u32::MAX };
+        let most = ReleaseLimits { enough_pages: pages, pages, since: u32::MAX };
         let waitable = |state: &State, points: &Points| state.streams.can_wait_for(points);
-        state.let_unused_go(most, waitable, &mut 0);
+        state.begin_unmapping_unused_handles(most, waitable, &mut 0);
         drop(state);
-        let _ = self.unmap_left(Wait::Yes);
+        let _ = self.unmap_leaving(Wait::Yes);
         let released = self.release_loose(pages, u32::MAX);
         let mut state = self.state.lock();
         state.is_short &= released == 0;
@@ -403,7 +403,7 @@ impl Back {
     /// Gives some pages back that nothing has used since `since` and for which nothing is waited, a few at a time, so that
     /// a thread that needs to map something does not wait for long. Returns how many.
     pub(in crate::pool) fn expire(&self, most: usize, since: u32) -> usize {
-        if self.is_captures() || !self.has_pages() {
+        if self.belongs_to_capture() || !self.has_pages() {
             // The driver would wait for the whole device to take a chunk back.
             return 0;
         }
@@ -417,13 +417,13 @@ impl Back {
             let _ = state.streams.poll_all(&self.driver);
             let pages = state.pages_above_keeping(self.page_bytes);
             let passed = |state: &State, points: &Points| state.streams.have_passed(points);
-            let most = Most { enough_pages: pages.min(PAGES_AT_A_TIME), pages, since };
-            let left = state.let_unused_go(most, passed, &mut looked_up_to);
+            let most = ReleaseLimits { enough_pages: pages.min(PAGES_AT_A_TIME), pages, since };
+            let left = state.begin_unmapping_unused_handles(most, passed, &mut looked_up_to);
             if left == 0 && state.handles.loose.is_empty() {
                 break;
             }
             drop(state);
-            if self.unmap_left(Wait::No).is_err() {
+            if self.unmap_leaving(Wait::No).is_err() {
                 break;
             }
             let released = self.release_loose(pages, since);
@@ -473,7 +473,7 @@ impl Back {
 
     /// Gives memory that nothing uses to another back of the same device, about so many pages. Nothing is waited for.
     pub(in crate::pool) fn lend(&self, most: usize) -> Vec<Lent> {
-        if self.is_captures() || !self.has_pages() || most == 0 {
+        if self.belongs_to_capture() || !self.has_pages() || most == 0 {
             return Vec::new();
         }
         let _relaxed = RelaxedCalls::enter(&self.driver);
@@ -484,11 +484,12 @@ impl Back {
         let pages = state.pages_above_keeping(self.page_bytes);
         let loose: usize = state.loose_pages();
         let passed = |state: &State, points: &Points| state.streams.have_passed(points);
-        let most = Most { enough_pages: most.saturating_sub(loose), pages, since: u32::MAX };
-        state.let_unused_go(most, passed, &mut 0);
+        let most =
+            ReleaseLimits { enough_pages: most.saturating_sub(loose), pages, since: u32::MAX };
+        state.begin_unmapping_unused_handles(most, passed, &mut 0);
         drop(state);
         // What cannot be unmapped stays here.
-        let _ = self.unmap_left(Wait::No);
+        let _ = self.unmap_leaving(Wait::No);
         let mut state = self.state.lock();
         let lent = state.take_loose(pages, u32::MAX);
         let lent_pages: usize = lent.iter().map(|lent| lent.pages).sum();
@@ -509,12 +510,12 @@ impl Back {
 }
 
 impl State {
-    /// Lets all mappings of handles go that nothing uses, and whose work is acceptable. Returns how many pages the handles have. Looks
+    /// Lets all mappings of handles go that nothing uses, and whose work is may_go. Returns how many pages the handles have. Looks
     /// at handles from a number on.
-    fn let_unused_go(
+    fn begin_unmapping_unused_handles(
         &mut self,
-        most: Most,
-        acceptable: impl Fn(&State, &Points) -> bool,
+        most: ReleaseLimits,
+        may_go: impl Fn(&State, &Points) -> bool,
         looked_up_to: &mut u32,
     ) -> usize {
         let mut pages = 0;
@@ -531,18 +532,18 @@ impl State {
             }
             let mappings: Vec<MappingId> = handle.mappings.clone();
             let staying = |mapping: &&MappingId| !self.handles.mapping(**mapping).leaves;
-            let is_acceptable = |mapping: &MappingId| {
+            let mapping_may_go = |mapping: &MappingId| {
                 let hole = self.pages.hole_around(self.handles.mapping(*mapping).first);
-                acceptable(self, &self.heap.node(hole).points)
+                may_go(self, &self.heap.node(hole).points)
             };
-            if self.used_in(id) > most.since || !mappings.iter().filter(staying).all(is_acceptable)
+            if self.used_in(id) > most.since || !mappings.iter().filter(staying).all(mapping_may_go)
             {
                 continue;
             }
             pages += handle.pages;
             for mapping in mappings {
                 if !self.handles.mapping(mapping).leaves {
-                    self.let_go(mapping);
+                    self.begin_unmapping(mapping);
                 }
             }
             self.handles.handle_mut(id).leaves = true;
@@ -555,8 +556,8 @@ impl State {
         let handle = self.handles.handle(id);
         let mut pages =
             handle.mappings.iter().flat_map(|mapping| self.handles.mapping(*mapping).range());
-        let is_from_now = pages.any(|page| self.pages.is_from_now(page));
-        if is_from_now { self.pages.now() } else { handle.used_in }
+        let is_recent = pages.any(|page| self.pages.is_recent(page));
+        if is_recent { self.pages.now() } else { handle.used_in }
     }
 
     /// Time goes by.
@@ -571,7 +572,7 @@ impl State {
     }
 
     /// A mapping that nothing uses is to go: its addresses serve nothing any more.
-    pub(super) fn let_go(&mut self, id: MappingId) {
+    pub(super) fn begin_unmapping(&mut self, id: MappingId) {
         let mapping = *self.handles.mapping(id);
         let hole = self.pages.hole_around(mapping.first);
         let start = self.pages.start_of(mapping.first);
@@ -584,12 +585,12 @@ impl State {
     }
 
     /// A mapping is gone.
-    pub(super) fn has_left(&mut self, Leaving { node, mapping }: Leaving) {
+    pub(super) fn end_unmapping(&mut self, Leaving { node, mapping }: Leaving) {
         let range = self.handles.mapping(mapping).range();
         self.remove_mapping(mapping);
         self.pages.end_leaving(range);
         let hole = self.heap.free(node);
-        self.missed = None;
+        self.failed_search = None;
         self.pages.hole_begins(hole, self.heap.node(hole));
     }
 

@@ -118,8 +118,8 @@ impl Pages {
         self.words.is_shared(page)
     }
 
-    pub(super) fn is_from_now(&self, page: usize) -> bool {
-        self.words.is_from_now(page)
+    pub(super) fn is_recent(&self, page: usize) -> bool {
+        self.words.is_recent(page)
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl Pages {
 
     pub(super) fn set_mapping(&mut self, page: usize, mapping: Option<MappingId>) {
         self.mappings[page] = mapping.unwrap_or(MappingId::NONE);
-        self.words.set_from_now(page);
+        self.words.set_recent(page);
         self.top = self.top.max(page + 1);
     }
 
@@ -183,7 +183,7 @@ impl Pages {
 
     /// Time goes by. What was used meanwhile has been looked at.
     pub(super) fn tick(&mut self) {
-        self.words.forget_now();
+        self.words.forget_recent();
         self.now += 1;
     }
 
@@ -227,7 +227,7 @@ struct PageWord {
     /// Its memory is mapped at other addresses, too.
     shared: u64,
     /// It was used, or has been mapped, since time last went by.
-    from_now: u64,
+    recent: u64,
 }
 
 /// What became of some pages.
@@ -296,8 +296,8 @@ impl PageWords {
         self.word(page).shared & bit(page) != 0
     }
 
-    fn is_from_now(&self, page: usize) -> bool {
-        self.word(page).from_now & bit(page) != 0
+    fn is_recent(&self, page: usize) -> bool {
+        self.word(page).recent & bit(page) != 0
     }
 
     fn set_open(&mut self, page: usize, is_open: bool) {
@@ -322,8 +322,8 @@ impl PageWords {
         word.shared = word.shared & !bit(page) | u64::from(is_shared) << (page % PAGES);
     }
 
-    fn set_from_now(&mut self, page: usize) {
-        self.0[page / PAGES].from_now |= bit(page);
+    fn set_recent(&mut self, page: usize) {
+        self.0[page / PAGES].recent |= bit(page);
     }
 
     /// Some pages are in use from now on.
@@ -345,7 +345,7 @@ impl PageWords {
         sum(pages, |word, bits| {
             let Some(word) = self.0.get_mut(word) else { return 0 };
             change(word, bits);
-            word.from_now |= bits;
+            word.recent |= bits;
             shared |= word.shared & bits;
             0
         });
@@ -438,8 +438,8 @@ impl PageWords {
     }
 
     /// Time goes by.
-    fn forget_now(&mut self) {
-        self.0.iter_mut().for_each(|word| word.from_now = 0);
+    fn forget_recent(&mut self) {
+        self.0.iter_mut().for_each(|word| word.recent = 0);
     }
 }
 

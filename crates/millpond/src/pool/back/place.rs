@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::growth::{HANDLE_PAGES, class_of};
 use super::handles::{HandleId, bits};
-use super::heap::{Found, Keeps, Node, NodeId, Use};
-use super::state::Missed;
-use super::{Reach, State, Taker, Wanted};
+use super::heap::{Found, KeepPoints, Node, NodeId, Use};
+use super::state::FailedSearch;
+use super::{Requester, SearchEffort, State, Wanted};
 use crate::driver::{Driver, DriverResult};
-use crate::pool::streams::{Order, Points, StreamSlot};
+use crate::pool::streams::{OrderBy, Points, StreamSlot};
 
 /// Holes that are looked at for a block, at the most, and ready runs in them for one that fits at the upper end of none.
 const MOST_HOLES: usize = 64;
@@ -109,16 +109,21 @@ struct FreeMemory {
 }
 
 /// A slab's blocks go to streams that may have to wait for what was there before; a block's user has waited.
-pub(super) fn keeps(used_for: Use) -> Keeps {
-    if used_for == Use::Slab { Keeps::Points } else { Keeps::Nothing }
+pub(super) fn keep_points(used_for: Use) -> KeepPoints {
+    if used_for == Use::Slab { KeepPoints::Yes } else { KeepPoints::No }
 }
 
 impl State {
     /// A range whose pages all are open, and that the stream comes after anyway: at the upper end of a hole.
     #[inline]
-    pub(super) fn find_ordered(&self, bytes: u64, align: u64, taker: StreamSlot) -> Option<Found> {
+    pub(super) fn find_ordered(
+        &self,
+        bytes: u64,
+        align: u64,
+        requester: StreamSlot,
+    ) -> Option<Found> {
         let streams = &self.streams;
-        let is_ordered = move |points: &Points| streams.are_ordered(points, taker);
+        let is_ordered = move |points: &Points| streams.are_ordered(points, requester);
         self.heap.find(bytes, align, self.most_holes(), move |node, start| {
             is_ordered(&node.points) && self.is_open(start, bytes, is_ordered)
         })
@@ -153,24 +158,24 @@ impl State {
     }
 
     /// A range whose pages all are open, and that the stream may use or can be made to wait for.
-    pub(super) fn find_in_place(&mut self, wanted: Wanted, reach: Reach) -> Option<Found> {
-        let Wanted { bytes, align, taker, .. } = wanted;
-        if let Some(found) = self.find_ordered_anywhere(bytes, align, taker.slot) {
+    pub(super) fn find_in_place(&mut self, wanted: Wanted, effort: SearchEffort) -> Option<Found> {
+        let Wanted { bytes, align, requester, .. } = wanted;
+        if let Some(found) = self.find_ordered_anywhere(bytes, align, requester.slot) {
             return Some(found);
         }
-        let usable = |points: &Points| self.streams.can_serve(points, taker.slot);
+        let usable = |points: &Points| self.streams.can_serve(points, requester.slot);
         let is_usable =
             |node: &Node, start: u64| usable(&node.points) && self.is_open(start, bytes, usable);
-        if reach == Reach::Every {
+        if effort == SearchEffort::Exhaustive {
             let score = |node: &Node, start| is_usable(node, start).then_some(node.bytes);
             return self.heap.find_lowest(bytes, align, score);
         }
-        let may_wait = || match reach {
-            Reach::Ordered => false,
-            Reach::WithinSlack => !self.may_grow_by(bytes),
-            Reach::Any | Reach::Every => true,
+        let may_wait = || match effort {
+            SearchEffort::NoWait => false,
+            SearchEffort::WaitBeyondSlack => !self.may_grow_by(bytes),
+            SearchEffort::Wait | SearchEffort::Exhaustive => true,
         };
-        if self.has_unordered(taker) && may_wait() {
+        if self.has_unordered(requester) && may_wait() {
             let found = self.heap.find(bytes, align, MOST_HOLES, is_usable);
             return found.or_else(|| self.find_run(bytes, align, MOST_HOLES, usable));
         }
@@ -184,34 +189,34 @@ impl State {
         &mut self,
         bytes: u64,
         align: u64,
-        taker: StreamSlot,
+        requester: StreamSlot,
     ) -> Option<Found> {
-        if self.has_missed(bytes, align, taker) {
+        if self.is_known_to_fail(bytes, align, requester) {
             return None;
         }
         let found = self
-            .find_ordered(bytes, align, taker)
-            .or_else(|| self.find_ordered_run(bytes, align, taker));
+            .find_ordered(bytes, align, requester)
+            .or_else(|| self.find_ordered_run(bytes, align, requester));
         if found.is_none() {
             let passes = self.streams.passes();
-            self.missed = Some(Missed { taker, bytes, align, passes });
+            self.failed_search = Some(FailedSearch { requester, bytes, align, passes });
         }
         found
     }
 
     /// Whether the last search has shown that there is no such range.
-    fn has_missed(&self, bytes: u64, align: u64, taker: StreamSlot) -> bool {
-        self.missed.is_some_and(|missed| {
-            missed.taker == taker
-                && missed.bytes <= bytes
-                && missed.align <= align
-                && missed.passes == self.streams.passes()
+    fn is_known_to_fail(&self, bytes: u64, align: u64, requester: StreamSlot) -> bool {
+        self.failed_search.is_some_and(|failed_search| {
+            failed_search.requester == requester
+                && failed_search.bytes <= bytes
+                && failed_search.align <= align
+                && failed_search.passes == self.streams.passes()
         })
     }
 
-    /// Whether there can be ranges that this taker has to wait for.
-    fn has_unordered(&self, taker: Taker) -> bool {
-        self.streams.are_several() || taker.slot == StreamSlot::NOBODY
+    /// Whether there can be ranges that this requester has to wait for.
+    fn has_unordered(&self, requester: Requester) -> bool {
+        self.streams.are_several() || requester.slot == StreamSlot::NONE
     }
 
     /// As [`find_ordered`](Self::find_ordered), in the middle of a hole.
@@ -220,9 +225,9 @@ impl State {
         &self,
         bytes: u64,
         align: u64,
-        taker: StreamSlot,
+        requester: StreamSlot,
     ) -> Option<Found> {
-        let is_ordered = |points: &Points| self.streams.are_ordered(points, taker);
+        let is_ordered = |points: &Points| self.streams.are_ordered(points, requester);
         self.find_run(bytes, align, self.most_holes(), is_ordered)
     }
 
@@ -289,10 +294,15 @@ impl State {
     }
 
     /// Where in a hole least is missing. With every range to be looked at, the hole that misses least of all.
-    pub(super) fn find_missing(&self, wanted: Wanted, reach: Reach) -> Option<(Price, Found)> {
-        let Wanted { bytes, align, taker, .. } = wanted;
-        let usable = |points: &Points| self.streams.can_serve(points, taker.slot);
-        let most = if reach == Reach::Every { usize::MAX } else { MOST_WITHOUT_MEMORY };
+    pub(super) fn find_missing(
+        &self,
+        wanted: Wanted,
+        effort: SearchEffort,
+    ) -> Option<(Price, Found)> {
+        let Wanted { bytes, align, requester, .. } = wanted;
+        let usable = |points: &Points| self.streams.can_serve(points, requester.slot);
+        let most =
+            if effort == SearchEffort::Exhaustive { usize::MAX } else { MOST_WITHOUT_MEMORY };
         // Of the last hole, what lies beyond was never mapped.
         let top = self.pages.start_of(self.pages.top());
         let mut best: Option<(Price, Found)> = None;
@@ -310,7 +320,7 @@ impl State {
                     }
                     let price = self.price(start, bytes, hole, usable);
                     if let Some(price) = price
-                        && best.as_ref().is_none_or(|(least, _)| self.is_less(price, *least))
+                        && best.as_ref().is_none_or(|(least, _)| self.is_cheaper(price, *least))
                     {
                         best = Some((price, Found { node, start }));
                     }
@@ -321,7 +331,7 @@ impl State {
         best
     }
 
-    pub(super) fn is_less(&self, price: Price, than: Price) -> bool {
+    pub(super) fn is_cheaper(&self, price: Price, than: Price) -> bool {
         price.order(self.is_short) < than.order(self.is_short)
     }
 
@@ -361,14 +371,14 @@ impl State {
     pub(super) fn plan(
         &mut self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
         prefer: Prefer,
         driver: &dyn Driver,
     ) -> DriverResult<Option<Plan>> {
-        let (missing, fresh) = (self.find_missing(wanted, reach), self.find_fresh(wanted));
+        let (missing, fresh) = (self.find_missing(wanted, effort), self.find_fresh(wanted));
         let (place, pieces) = match (missing, fresh) {
             (Some((price, found)), fresh)
-                if fresh.as_ref().is_none_or(|fresh| !self.is_less(fresh.price, price)) =>
+                if fresh.as_ref().is_none_or(|fresh| !self.is_cheaper(fresh.price, price)) =>
             {
                 (
                     Place { found, comes_after_hole: true },
@@ -378,12 +388,12 @@ impl State {
             (_, Some(fresh)) => self.compose(fresh, wanted, prefer),
             (_, None) => return Ok(None),
         };
-        let Wanted { bytes, taker, .. } = wanted;
+        let Wanted { bytes, requester, .. } = wanted;
         if place.comes_after_hole {
-            self.order(place.found, bytes, taker, driver)?;
+            self.order(place.found, bytes, requester, driver)?;
         }
         let points = self.points_of_pieces(&pieces);
-        let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
+        let waits = self.streams.order(&points, requester.slot, requester.handle, driver)?;
         self.counts.cross_stream_waits += waits as u64;
         let node = self.take_for_pieces(place, &pieces, wanted);
         for piece in &pieces {
@@ -391,7 +401,7 @@ impl State {
                 self.claim(handle, piece.used);
             }
         }
-        self.leave_points(node, &points);
+        self.pass_points_to_neighbours(node, &points);
         if wanted.used_for == Use::Slab {
             self.heap.node_mut(node).points.merge(points.clone());
         }
@@ -403,8 +413,9 @@ impl State {
         let end = pieces.last().map_or(0, |piece| piece.at + self.pages_of(piece.source));
         self.pages.grow(end.max(self.pages.of(found.start, wanted.bytes).end));
         self.pages.hole_begins(found.node, self.heap.node(found.node));
-        let keeps = if comes_after_hole { keeps(wanted.used_for) } else { Keeps::Nothing };
-        self.take(found, wanted.bytes, wanted.used_for, keeps)
+        let keep_points =
+            if comes_after_hole { keep_points(wanted.used_for) } else { KeepPoints::No };
+        self.take(found, wanted.bytes, wanted.used_for, keep_points)
     }
 
     pub(super) fn pages_of(&self, source: Source) -> usize {
@@ -444,14 +455,14 @@ impl State {
 
     /// Where fresh addresses begin: after all that was ever mapped, beginning with what is free of the last page.
     fn find_fresh(&self, wanted: Wanted) -> Option<Fresh> {
-        let Wanted { bytes, align, taker, .. } = wanted;
+        let Wanted { bytes, align, requester, .. } = wanted;
         let id = self.heap.at_end()?;
         let hole = self.heap.node(id);
         let first = self.pages.whole_in(hole.range(), hole.range()).start;
         let is_begun = first >= self.pages.top()
             && self.pages.start_of(first) > hole.start
             && self.pages.is_open(first - 1)
-            && self.streams.can_serve(&hole.points, taker.slot);
+            && self.streams.can_serve(&hole.points, requester.slot);
         let first = first.max(self.pages.top());
         let begin = if is_begun { hole.start } else { self.pages.start_of(first) };
         let start = begin.next_multiple_of(align);
@@ -482,8 +493,8 @@ impl State {
         let pages = self.pages.of(start, wanted.bytes);
         let is_missing = |state: &State, page: &usize| state.pages.mapping(*page).is_none();
         let missing = pages.clone().filter(|page| is_missing(self, page)).count();
-        let grows = missing > 0 && self.grows(missing, wanted, prefer);
-        let mut free = match grows || missing == 0 {
+        let should_grow = missing > 0 && self.should_grow(missing, wanted, prefer);
+        let mut free = match should_grow || missing == 0 {
             true => self.find_ready(),
             false => self.find_free(missing, wanted, pages.clone()),
         };
@@ -493,10 +504,10 @@ impl State {
             let end = (first..pages.end).find(|page| !is_missing(self, page)).unwrap_or(pages.end);
             page = first;
             while page < end {
-                let source = match grows {
-                    true => free.ready_or(self.new_memory(end - page, None, wanted)),
+                let source = match should_grow {
+                    true => free.ready_in_place_of(self.new_memory(end - page, None, wanted)),
                     false => free
-                        .take_within(end - page)
+                        .take_at_most(end - page)
                         .map_or_else(|| self.new_memory(end - page, None, wanted), Source::Free),
                 };
                 let count = self.pages_of(source);
@@ -511,8 +522,8 @@ impl State {
     fn compose(&mut self, fresh: Fresh, wanted: Wanted, prefer: Prefer) -> (Place, Vec<Piece>) {
         let Fresh { hole, start, is_begun, pages, .. } = fresh;
         let (first, count) = (pages.start, pages.len());
-        let grows = self.grows(count, wanted, prefer);
-        let mut free = match grows {
+        let should_grow = self.should_grow(count, wanted, prefer);
+        let mut free = match should_grow {
             true => self.find_ready(),
             false => self.find_free(count, wanted, 0..0),
         };
@@ -520,7 +531,7 @@ impl State {
             start == self.pages.start_of(first) && wanted.align <= self.pages.start_of(1);
         let mut pieces = Vec::new();
         let (mut at, mut rest, mut last) = (first, count, None);
-        if !grows {
+        if !should_grow {
             let inner = free.inner.filter(|(_, begin, _)| *begin == 0 || may_be_pushed);
             if let Some((handle, begin, _)) = inner {
                 let used = bits(begin..begin + count);
@@ -542,19 +553,19 @@ impl State {
             }
         }
         while rest > 0 {
-            let found = if grows { None } else { free.take_within(rest) };
-            if !grows
+            let found = if should_grow { None } else { free.take_at_most(rest) };
+            if !should_grow
                 && found.is_none()
                 && last.is_none()
-                && let Some(handle) = free.take_beyond(rest)
+                && let Some(handle) = free.take_larger_than(rest)
             {
                 last = Some((handle, rest));
                 break;
             }
-            let ahead = (grows && last.is_none()).then_some(count - rest);
+            let ahead = (should_grow && last.is_none()).then_some(count - rest);
             let source = match found {
                 Some(handle) => Source::Free(handle),
-                None if grows => free.ready_or(self.new_memory(rest, ahead, wanted)),
+                None if should_grow => free.ready_in_place_of(self.new_memory(rest, ahead, wanted)),
                 None => self.new_memory(rest, ahead, wanted),
             };
             let pages = self.pages_of(source);
@@ -584,13 +595,13 @@ impl State {
     /// Not what lies under some pages, which the block will use where it is.
     fn find_free(&mut self, count: usize, wanted: Wanted, except: Range<usize>) -> FreeMemory {
         let mut free = FreeMemory::default();
-        let all_are_in_reach =
-            wanted.taker.slot != StreamSlot::NOBODY && self.streams.are_all_in_reach();
+        let all_are_waitable =
+            wanted.requester.slot != StreamSlot::NONE && self.streams.are_all_waitable();
         let usable = |points: &Points| {
             // All of a capture's memory was freed by the one stream it is for.
-            all_are_in_reach
-                || self.streams.order_by() == Order::SameStream
-                || self.streams.can_serve(points, wanted.taker.slot)
+            all_are_waitable
+                || self.streams.order_by() == OrderBy::SameStream
+                || self.streams.can_serve(points, wanted.requester.slot)
         };
         let mut whole_pages = 0;
         for handle in &self.handles.loose {
@@ -643,18 +654,18 @@ impl State {
 
 impl FreeMemory {
     /// A wholly free handle of at most so many pages, as large as possible.
-    fn take_within(&mut self, most: usize) -> Option<HandleId> {
+    fn take_at_most(&mut self, most: usize) -> Option<HandleId> {
         self.whole[..=class_of(most)].iter_mut().rev().find_map(Vec::pop)
     }
 
     /// A handle that lies ready in place of a new one of the same size.
-    fn ready_or(&mut self, new: Source) -> Source {
+    fn ready_in_place_of(&mut self, new: Source) -> Source {
         let Source::New(pages) = new else { return new };
         self.whole[class_of(pages)].pop().map_or(new, Source::Free)
     }
 
     /// A wholly free handle of more pages, as small as possible.
-    fn take_beyond(&mut self, least: usize) -> Option<HandleId> {
+    fn take_larger_than(&mut self, least: usize) -> Option<HandleId> {
         self.whole[class_of(least) + 1..].iter_mut().find_map(Vec::pop)
     }
 

@@ -3,15 +3,15 @@
 use super::chunks::Chunks;
 use super::growth::Growth;
 use super::handles::{HandleId, Handles, Mapping};
-use super::heap::{Found, Heap, Keeps, Node, NodeId, Use};
+use super::heap::{Found, Heap, KeepPoints, Node, NodeId, Use};
 use super::kept::Kept;
 use super::mapping::Leaving;
 use super::pages::Pages;
-use super::place::keeps;
-use super::{Placed, Reach, Room, Taker, Wanted, avoiding_out_of_reach};
+use super::place::keep_points;
+use super::{Placed, Requester, Room, SearchEffort, Wanted, avoiding_unwaitable_streams};
 use crate::driver::{Driver, DriverResult};
 use crate::pool::blocks::HeaderId;
-use crate::pool::streams::{Order, Points, StreamSlot, Streams};
+use crate::pool::streams::{OrderBy, Points, StreamSlot, Streams};
 
 /// ```text
 ///   used_bytes = Σ blocks and slabs
@@ -30,7 +30,7 @@ pub(in crate::pool) struct State {
     /// The driver had no more when it was last asked, and nothing was given back since.
     pub(super) is_short: bool,
     /// The last search for memory that its stream comes after, if it found none and there is no more since.
-    pub(super) missed: Option<Missed>,
+    pub(super) failed_search: Option<FailedSearch>,
     /// Free ranges that streams keep for themselves.
     pub(super) kept: Kept,
     /// Mappings that are on their way out.
@@ -54,8 +54,8 @@ pub(in crate::pool) struct State {
 
 /// A search that found nothing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Missed {
-    pub(super) taker: StreamSlot,
+pub(super) struct FailedSearch {
+    pub(super) requester: StreamSlot,
     pub(super) bytes: u64,
     pub(super) align: u64,
     /// The [passes](Streams::passes) by then.
@@ -76,52 +76,58 @@ impl State {
     pub(super) fn take_in_place(
         &mut self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
         driver: &dyn Driver,
     ) -> DriverResult<Option<NodeId>> {
-        let Wanted { bytes, used_for, taker, .. } = wanted;
-        let Some(found) = self.find_in_place(wanted, reach) else { return Ok(None) };
-        self.order(found, bytes, taker, driver)?;
+        let Wanted { bytes, used_for, requester, .. } = wanted;
+        let Some(found) = self.find_in_place(wanted, effort) else { return Ok(None) };
+        self.order(found, bytes, requester, driver)?;
         self.used_bytes += bytes;
-        Ok(Some(self.take(found, bytes, used_for, keeps(used_for))))
+        Ok(Some(self.take(found, bytes, used_for, keep_points(used_for))))
     }
 
     /// As [`take_in_place`](Self::take_in_place), and tries others when a stream turns out to be captured, or gone.
-    pub(super) fn take_in_reach(
+    pub(super) fn take_in_place_retrying(
         &mut self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
         driver: &dyn Driver,
     ) -> DriverResult<Option<NodeId>> {
-        let attempt = |state: &mut State| state.take_in_place(wanted, reach, driver);
-        avoiding_out_of_reach(self, attempt, |state| state.streams.find_out_who_is_gone(driver))
+        let attempt = |state: &mut State| state.take_in_place(wanted, effort, driver);
+        avoiding_unwaitable_streams(self, attempt, |state| state.streams.find_gone_streams(driver))
     }
 
     /// As [`take_in_place`](Self::take_in_place), for a block of a stream that need not wait for anything.
     #[inline]
-    pub(super) fn take_at_once(
+    pub(super) fn take_without_wait(
         &mut self,
         bytes: u64,
         align: u64,
-        taker: StreamSlot,
+        requester: StreamSlot,
     ) -> Option<(NodeId, u64)> {
-        let found = self.find_ordered_anywhere(bytes, align, taker)?;
+        let found = self.find_ordered_anywhere(bytes, align, requester)?;
         self.used_bytes += bytes;
-        Some((self.take(found, bytes, Use::Block, Keeps::Nothing), found.start))
+        Some((self.take(found, bytes, Use::Block, KeepPoints::No), found.start))
     }
 
     /// Takes a range out of the hole around it.
     #[inline(always)]
-    pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use, keeps: Keeps) -> NodeId {
+    pub(super) fn take(
+        &mut self,
+        found: Found,
+        bytes: u64,
+        used_for: Use,
+        keep_points: KeepPoints,
+    ) -> NodeId {
         let hole = self.heap.node(found.node).range();
         let pages = self.pages.whole_in(found.start..found.start + bytes, hole);
-        let taken = match keeps {
-            Keeps::Points => self.heap.take(found, bytes, used_for),
-            Keeps::Nothing => self.heap.take_ordered(found, bytes, used_for),
+        let taken = match keep_points {
+            KeepPoints::Yes => self.heap.take(found, bytes, used_for),
+            KeepPoints::No => self.heap.take_ordered(found, bytes, used_for),
         };
         self.hole_above_begins(taken);
         if self.pages.take(pages.clone()).has_shared {
-            self.own(pages, taken, keeps);
+            self.own(pages, taken, keep_points);
         }
         taken
     }
@@ -155,18 +161,18 @@ impl State {
         &mut self,
         found: Found,
         bytes: u64,
-        taker: Taker,
+        requester: Requester,
         driver: &dyn Driver,
     ) -> DriverResult<()> {
         let points = self.points_around(found, bytes);
-        if self.streams.are_ordered(&points, taker.slot) {
+        if self.streams.are_ordered(&points, requester.slot) {
             return Ok(());
         }
-        let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
-        self.missed = None;
+        let waits = self.streams.order(&points, requester.slot, requester.handle, driver)?;
+        self.failed_search = None;
         self.counts.cross_stream_waits += waits as u64;
         if waits > 1
-            && let Some(point) = self.streams.point_after(&points, taker.slot, driver)
+            && let Some(point) = self.streams.point_after(&points, requester.slot, driver)
         {
             // What is left of the range is for others, who would have to wait for as many.
             self.heap.node_mut(found.node).points = point;
@@ -242,11 +248,11 @@ impl State {
         stream: StreamSlot,
     ) {
         // Only the stream itself comes after this.
-        if self.missed.is_some_and(|missed| missed.taker == stream) {
-            self.missed = None;
+        if self.failed_search.is_some_and(|failed_search| failed_search.requester == stream) {
+            self.failed_search = None;
         }
-        let (point, mut can_serve_others) = self.streams.point_and_reach(stream);
-        if self.streams.order_by() == Order::SameStream {
+        let (point, mut can_serve_others) = self.streams.point_and_waitable(stream);
+        if self.streams.order_by() == OrderBy::SameStream {
             can_serve_others = self.can_serve_others(&Points::of(point));
         }
         for (node, header) in blocks {
@@ -258,15 +264,15 @@ impl State {
     }
 
     pub(super) fn give_back(&mut self, node: NodeId) {
-        self.missed = None;
+        self.failed_search = None;
         self.give_back_if(self.can_serve_others(&self.heap.node(node).points), node);
     }
 
     fn can_serve_others(&self, points: &Points) -> bool {
         match self.streams.order_by() {
-            Order::Events => self.streams.can_wait_for(points),
+            OrderBy::Events => self.streams.can_wait_for(points),
             // A capture's memory serves the one stream it is for.
-            Order::SameStream => self.streams.are_ordered(points, StreamSlot(0)),
+            OrderBy::SameStream => self.streams.are_ordered(points, StreamSlot(0)),
         }
     }
 
@@ -287,7 +293,7 @@ impl State {
 
     /// Gives back what had to wait for a capture, if that is over, or for the device.
     pub(super) fn give_back_withheld(&mut self, driver: &dyn Driver) {
-        if self.withheld.is_empty() || self.streams.order_by() == Order::SameStream {
+        if self.withheld.is_empty() || self.streams.order_by() == OrderBy::SameStream {
             return;
         }
         // A stream that is still captured says so again.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    FEW_SPARE_EVENTS, MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, MOST_WAITED, Order, Point,
+    FEW_SPARE_EVENTS, MOST_POLLED, MOST_RECORDED, MOST_SPARE_EVENTS, MOST_WAITED, OrderBy, Point,
     Points, StreamSlot, Streams, Waited,
 };
 use crate::driver::{
@@ -13,7 +13,7 @@ use crate::driver::{
 
 /// Whether an error says that a stream's points cannot be waited for with an event. It is known of the stream then, and memory that
 /// would have to wait for it [cannot serve](Streams::can_serve) others.
-pub(in crate::pool) fn is_out_of_reach(error: &DriverError) -> bool {
+pub(in crate::pool) fn is_unwaitable_stream(error: &DriverError) -> bool {
     match error.kind {
         DriverErrorKind::CaptureUnsupported => true,
         DriverErrorKind::InvalidHandle => error.call == Call::RecordEvent,
@@ -54,14 +54,14 @@ impl Streams {
     /// Records an event for everything freed on a stream so far.
     ///
     /// # Errors
-    /// Also if the stream [is out of reach](is_out_of_reach): it is being captured, and an event would become part of the capture; or
+    /// Also if the stream [is out of reach](is_unwaitable_stream): it is being captured, and an event would become part of the capture; or
     /// it is gone, and its work can only be waited for with everything else ([`begin_settling`](Self::begin_settling)).
     pub(in crate::pool) fn record(
         &mut self,
         slot: StreamSlot,
         driver: &dyn Driver,
     ) -> DriverResult<()> {
-        if self.order == Order::SameStream || !self.state(slot).has_unrecorded {
+        if self.order == OrderBy::SameStream || !self.state(slot).has_unrecorded {
             return Ok(());
         }
         let epoch = self.epoch();
@@ -69,7 +69,7 @@ impl Streams {
         let handle = state.handle;
         // The per-thread stream is another one in each thread, and this may not be the thread it was named in.
         let now = epoch.filter(|_| !state.is_of_thread());
-        if now.is_none() || state.checked_in != now || state.is_gone {
+        if now.is_none() || state.checked_in_epoch != now || state.is_gone {
             self.check_is_there(slot, driver)?;
             self.check_capture(slot, driver)?;
         }
@@ -94,7 +94,7 @@ impl Streams {
             }
         }
         let state = self.state(slot);
-        state.checked_in = now;
+        state.checked_in_epoch = now;
         state.recorded.push_back((state.number, event));
         state.number += 1;
         state.has_unrecorded = false;
@@ -145,7 +145,7 @@ impl Streams {
         driver: &dyn Driver,
     ) -> DriverResult<()> {
         let state = self.state(slot);
-        state.is_gone = state.find_out_if_gone(driver)?;
+        state.is_gone = state.ask_whether_gone(driver)?;
         if !state.is_gone {
             self.gone.remove(&slot);
             return Ok(());
@@ -283,11 +283,11 @@ impl Streams {
     pub(in crate::pool) fn order(
         &mut self,
         points: &Points,
-        taker: StreamSlot,
+        waiter: StreamSlot,
         handle: Stream,
         driver: &dyn Driver,
     ) -> DriverResult<usize> {
-        if taker == StreamSlot::NOBODY {
+        if waiter == StreamSlot::NONE {
             debug_assert!(self.have_passed(points));
             return Ok(0);
         }
@@ -295,22 +295,22 @@ impl Streams {
         let mut waited = std::mem::take(&mut self.new_waits);
         waited.clear();
         for point in points.iter() {
-            if let Some(number) = self.wait_for(point, taker, handle, driver)? {
+            if let Some(number) = self.wait_for(point, waiter, handle, driver)? {
                 waited.push((point.stream, number));
             }
         }
         let waits = waited.len();
-        if waits > 0 && self.is_itself(taker, epoch, driver) {
+        if waits > 0 && self.is_own_work(waiter, epoch, driver) {
             for wait in 0..waits {
                 let (stream, number) = waited[wait];
                 // More than so many are not remembered.
                 let most = MOST_WAITED.saturating_sub(waited.len());
                 let counts = |&(stream, number): &(StreamSlot, u64)| {
-                    stream != taker && !self.has_passed(Point { stream, number })
+                    stream != waiter && !self.has_passed(Point { stream, number })
                 };
                 waited.extend(self.waited_before(stream, number).filter(counts).take(most));
             }
-            self.note_waits(taker, &waited);
+            self.note_waits(waiter, &waited);
         }
         self.new_waits = waited;
         Ok(waits)
@@ -321,7 +321,7 @@ impl Streams {
     pub(in crate::pool) fn order_after(
         &mut self,
         stream: StreamSlot,
-        taker: StreamSlot,
+        waiter: StreamSlot,
         handle: Stream,
         driver: &dyn Driver,
     ) -> DriverResult<bool> {
@@ -330,9 +330,9 @@ impl Streams {
             return Ok(false);
         }
         let point = self.point(stream);
-        let Some(number) = self.wait_for(point, taker, handle, driver)? else { return Ok(false) };
-        if self.is_itself(taker, epoch, driver) {
-            self.note_waits(taker, &[(stream, number)]);
+        let Some(number) = self.wait_for(point, waiter, handle, driver)? else { return Ok(false) };
+        if self.is_own_work(waiter, epoch, driver) {
+            self.note_waits(waiter, &[(stream, number)]);
         }
         Ok(true)
     }
@@ -341,11 +341,11 @@ impl Streams {
     fn wait_for(
         &mut self,
         point: Point,
-        taker: StreamSlot,
+        waiter: StreamSlot,
         handle: Stream,
         driver: &dyn Driver,
     ) -> DriverResult<Option<u64>> {
-        if point.stream == taker || self.has_passed(point) || self.has_waited(taker, point) {
+        if point.stream == waiter || self.has_passed(point) || self.has_waited(waiter, point) {
             return Ok(None);
         }
         let Some((number, event)) = self.event_of(point, driver)? else { return Ok(None) };
@@ -354,18 +354,18 @@ impl Streams {
     }
 
     /// Whether what was queued on a stream since `epoch` is its own work: not a capture's, not that of another stream with its handle.
-    fn is_itself(&mut self, slot: StreamSlot, epoch: Option<u64>, driver: &dyn Driver) -> bool {
+    fn is_own_work(&mut self, slot: StreamSlot, epoch: Option<u64>, driver: &dyn Driver) -> bool {
         let state = self.state(slot);
         let then = epoch.filter(|_| !state.is_of_thread());
-        if then.is_some() && state.checked_in == then && self.epoch() == then {
+        if then.is_some() && state.checked_in_epoch == then && self.epoch() == then {
             return true;
         }
         let checked = self.check_is_there(slot, driver);
-        let is_itself = checked.and_then(|()| self.check_capture(slot, driver)).is_ok();
-        if is_itself && self.epoch() == then {
-            self.state(slot).checked_in = then;
+        let is_own_work = checked.and_then(|()| self.check_capture(slot, driver)).is_ok();
+        if is_own_work && self.epoch() == then {
+            self.state(slot).checked_in_epoch = then;
         }
-        is_itself
+        is_own_work
     }
 
     /// The waits of a stream that come before its event for a point: the stream that waits for that comes after them, too.
@@ -379,9 +379,9 @@ impl Streams {
         before.map(|(stream, waited)| (*stream, waited.number))
     }
 
-    fn note_waits(&mut self, taker: StreamSlot, waited: &[(StreamSlot, u64)]) {
-        if self.state(taker).waited.len() > MOST_WAITED {
-            let mut known = std::mem::take(&mut self.state(taker).waited);
+    fn note_waits(&mut self, waiter: StreamSlot, waited: &[(StreamSlot, u64)]) {
+        if self.state(waiter).waited.len() > MOST_WAITED {
+            let mut known = std::mem::take(&mut self.state(waiter).waited);
             known.retain(|&stream, &mut Waited { number, .. }| {
                 !self.has_passed(Point { stream, number })
             });
@@ -389,9 +389,9 @@ impl Streams {
                 // A wait that is not known of is made once more.
                 known.clear();
             }
-            self.state(taker).waited = known;
+            self.state(waiter).waited = known;
         }
-        let state = self.state(taker);
+        let state = self.state(waiter);
         waited.iter().for_each(|(stream, number)| state.note_wait(*stream, *number));
     }
 
@@ -399,15 +399,15 @@ impl Streams {
     pub(in crate::pool) fn point_after(
         &mut self,
         points: &Points,
-        taker: StreamSlot,
+        waiter: StreamSlot,
         driver: &dyn Driver,
     ) -> Option<Points> {
         // Also shows that the wait was the stream's own, and not a capture's.
-        if taker == StreamSlot::NOBODY || !self.are_ordered(points, taker) {
+        if waiter == StreamSlot::NONE || !self.are_ordered(points, waiter) {
             return None;
         }
-        let point = self.point(taker);
-        self.record(taker, driver).ok()?;
+        let point = self.point(waiter);
+        self.record(waiter, driver).ok()?;
         Some(Points::of(point))
     }
 

@@ -6,7 +6,7 @@ pub(in crate::pool) struct StreamSlot(pub(in crate::pool) u32);
 
 impl StreamSlot {
     /// Whoever takes memory for no stream in particular: what it takes must have passed.
-    pub(in crate::pool) const NOBODY: StreamSlot = StreamSlot(u32::MAX);
+    pub(in crate::pool) const NONE: StreamSlot = StreamSlot(u32::MAX);
 }
 
 /// After everything queued on a stream up to some number.
@@ -20,7 +20,7 @@ pub(in crate::pool) struct Point {
 /// has some and a search reads them.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Points {
-    /// [Nobody's](StreamSlot::NOBODY), if there are none: it frees nothing.
+    /// [Nobody's](StreamSlot::NONE), if there are none: it frees nothing.
     first: Point,
     more: Option<Box<More>>,
 }
@@ -30,7 +30,7 @@ pub(in crate::pool) struct Points {
 struct More {
     points: Vec<Point>,
     /// How many there may be until it is worth looking which are needless.
-    look_at: usize,
+    forget_above: usize,
 }
 
 /// Points among which it is always worth looking which are needless.
@@ -54,7 +54,7 @@ impl Clone for Points {
 
 impl Points {
     pub(in crate::pool) const NONE: Points =
-        Points { first: Point { stream: StreamSlot::NOBODY, number: 0 }, more: None };
+        Points { first: Point { stream: StreamSlot::NONE, number: 0 }, more: None };
 
     /// One point.
     #[inline]
@@ -76,13 +76,13 @@ impl Points {
     pub(in crate::pool) fn take(&mut self) -> Points {
         let Point { stream, number } = self.first;
         let taken = Points { first: Point { stream, number }, more: self.more.take() };
-        (self.first.stream, self.first.number) = (StreamSlot::NOBODY, 0);
+        (self.first.stream, self.first.number) = (StreamSlot::NONE, 0);
         taken
     }
 
     #[inline]
     pub(in crate::pool) fn is_empty(&self) -> bool {
-        self.first.stream == StreamSlot::NOBODY
+        self.first.stream == StreamSlot::NONE
     }
 
     #[inline]
@@ -92,7 +92,7 @@ impl Points {
 
     #[inline]
     pub(in crate::pool) fn add(&mut self, point: Point) {
-        debug_assert_ne!(point.stream, StreamSlot::NOBODY);
+        debug_assert_ne!(point.stream, StreamSlot::NONE);
         if self.is_empty() {
             self.first = point;
         } else if self.first.stream == point.stream {
@@ -111,7 +111,7 @@ impl Points {
     }
 
     fn more_mut(&mut self) -> &mut More {
-        let none = || Box::new(More { points: Vec::new(), look_at: FEW_POINTS });
+        let none = || Box::new(More { points: Vec::new(), forget_above: FEW_POINTS });
         self.more.get_or_insert_with(none)
     }
 
@@ -176,7 +176,7 @@ impl Points {
     fn forget_of_several(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
         let Some(more) = &mut self.more else { return };
         let count = more.points.len() + 1;
-        if count > FEW_POINTS && count < more.look_at {
+        if count > FEW_POINTS && count < more.forget_above {
             return;
         }
         let mut points = std::mem::take(&mut more.points);
@@ -188,7 +188,7 @@ impl Points {
         if points.is_empty() {
             self.more = None;
         } else {
-            more.look_at = 2 * (points.len() + 1);
+            more.forget_above = 2 * (points.len() + 1);
             more.points = points;
         }
     }
