@@ -22,7 +22,7 @@
 //! ```
 //!
 //! `tiers` holds them together: the journey of an allocation, of a free, and of what caches give up. A hit reads in `fast_path`,
-//! `thread_cache` and `shelves`; a miss goes on in `tiers/allocate`, `central`, `slabs`, `tiers/memory` and the back. Beside the journey stand
+//! `thread_cache` and `shelves`; a miss goes on in `tiers/allocate`, `central`, `slabs`, `tiers/memory`, `streams` and `back`. Beside the journey stand
 //! `regions`, which are tiers of their own, `background`, which looks after pools from time to time, `notes` on blocks of which more is known,
 //! and `statistics`.
 //!

@@ -1,4 +1,4 @@
-//! The back of the pool: addresses, and memory under them, each page of which has one owner and perhaps several addresses.
+//! The page backend: addresses, and memory under them, each page of which has one owner and perhaps several addresses.
 //!
 //! ```text
 //!   addresses   ┌──block──┬─free─┬──slab──┬───────free───────┬─block─┬──────── never used ─ …
@@ -6,15 +6,32 @@
 //!   memory         A      B      C      B      –      C      D             3 and 5 are closed: B and C are in use through 1 and 2
 //! ```
 //!
-//! A block is placed by best fit in addresses, where every page is open: mapped, and in use through no other address. That takes no
-//! driver call. Else a hole is completed, or the block is composed at fresh addresses, of new memory while the pool is within its
-//! slack (`growth`), or of memory that nothing uses, which is mapped a second time (`plan`). A mapping stays when nothing uses it any more, so
-//! that a program that repeats itself finds its addresses as they were; those that were not used for long go, when they have become many.
+//! A block is placed by best fit in addresses, where every page is open: mapped, and its memory in use through no other address. That takes no
+//! driver call. Else a hole is completed, or the block is composed at fresh addresses: of new memory while the pool is within its slack, or of
+//! unused memory, which is mapped a second time. Unused mappings stay, so that a program that repeats itself finds its addresses as they were.
+//! The oldest of them go when a handle has more than four on average. The files in the order in which a request goes:
 //!
-//! Where the driver has no virtual memory management, addresses are the driver's own, and nothing moves (`chunks`).
+//! ```text
+//!   this file   what callers see: requests, frees, waits                      takes the lock
+//!   state       all that the lock protects; takes ranges and frees them
+//!   kept        free ranges that streams keep for themselves                  a request looks here first, if there are several streams
+//!   place       finds a place among open pages, or plans one with a mapping
+//!   heap, bins  addresses: nodes that tile the span; free ones by size
+//!   pages       a bit per page and fact: open, used, shared
+//!   handles     physical memory, its mappings, and the owner of each page
+//!   growth      how much new memory there may be, and memory ahead of need
+//!   mapping     carries a plan out with the driver; unmaps, trims, lends
+//!   chunks      instead of pages, where the driver cannot map memory
+//! ```
 //!
-//! Two locks. `state` is held briefly and never while the driver maps or unmaps; `mapping` is held by whoever
-//! does, so that there is one at a time. Lock order: `mapping`, then `state`.
+//! Two locks. `state` is held briefly and never while the driver maps or unmaps. `mapping` is held by the one thread that maps or unmaps. Lock
+//! order: `mapping`, then `state`.
+//!
+//! ```text
+//!   a request either takes open pages under `state`, or takes `mapping` and asks the driver
+//!   every byte of a used range lies on an open page, owned through that address
+//!   used_bytes ≤ reserved_bytes, but while memory is on its way
+//! ```
 
 mod bins;
 mod chunks;
@@ -45,7 +62,7 @@ use crate::driver::{
 };
 use crate::fork::Process;
 
-/// A stream, as a request names it and as the pool numbers it.
+/// The stream that a request is for, as the request names it and as the pool numbers it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requester {
     pub(super) slot: StreamSlot,
@@ -53,7 +70,7 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// Takes memory for no stream in particular.
+    /// For a request that is for no stream in particular.
     pub(super) const NO_STREAM: Requester =
         Requester { slot: StreamSlot::NONE, handle: Stream::LEGACY };
 }
@@ -76,11 +93,11 @@ pub(super) enum SearchEffort {
     WaitBeyondSlack,
     /// It also makes the stream wait for a range.
     Wait,
-    /// As `Wait`, and it looks at every free range, however many there are: nothing else is left.
+    /// As `Wait`, and it looks at every free range, however many there are: the last resort.
     Exhaustive,
 }
 
-/// What kind of memory a back holds, and how much more than is used.
+/// The kind of memory that a back holds, and its bounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackOptions {
     pub(super) slack: f64,
@@ -98,7 +115,7 @@ pub(super) struct Pending {
     pub(super) waiting_bytes: u64,
     /// The largest free range with memory under all of it.
     pub(super) largest_hole_bytes: u64,
-    /// Pages that nothing in use touches.
+    /// Pages that no used range touches.
     pub(super) spare_bytes: u64,
     /// Pages that are mapped nowhere.
     pub(super) loose_bytes: u64,
@@ -116,8 +133,8 @@ pub(super) struct Room {
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) room: Room,
-    /// For a slab, what happened to its memory before: the stream that took it comes after that, others that get a block
-    /// of it must too.
+    /// For a slab, the points of its memory. The stream that asked for it comes after them; other streams that get a block of it must,
+    /// too.
     pub(super) points: Points,
 }
 
@@ -236,7 +253,7 @@ impl Back {
 
     // Taking.
 
-    /// A range for a stream, among what has memory already. Whoever takes it may use it at once.
+    /// A range for a stream, where there is memory already. The stream may use it at once.
     pub(super) fn allocate_in_place(
         &self,
         wanted: Wanted,
@@ -244,21 +261,20 @@ impl Back {
     ) -> DriverResult<Option<Placed>> {
         let mut state = self.state.lock();
         if wanted.requester.slot == StreamSlot::NONE {
-            // Only what has passed will do, as far as it can be found out.
+            // Only memory whose points have passed will do.
             let _ = state.streams.record_all(&self.driver);
             let _ = state.streams.poll_all(&self.driver);
         }
         let mut node = state.take_in_place_retrying(wanted, SearchEffort::NoWait, &self.driver)?;
         if node.is_none() && (effort != SearchEffort::NoWait || !state.kept.is_empty()) {
-            // What streams keep to themselves merges only if there is nothing that the stream comes after anyway.
+            // Kept ranges merge only if there is no other memory that the stream comes after anyway.
             state.merge_all_kept();
             node = state.take_in_place_retrying(wanted, effort, &self.driver)?;
         }
         Ok(node.map(|node| state.placed(node)))
     }
 
-    /// Frees blocks of their own at a point of a stream, and takes one for it, among what has memory already and what the stream comes
-    /// after anyway.
+    /// Frees blocks of their own on a stream, and takes one for it, where there is memory that the stream comes after anyway.
     #[inline]
     pub(super) fn free_and_allocate(
         &self,
@@ -275,8 +291,8 @@ impl Back {
         Some(Room { node, start, header: state.unused_headers.pop() })
     }
 
-    /// A block among what has memory, where streams keep what they free: of the stream's own if one fits closely, else of what it comes
-    /// after anyway, else of what it can wait for at once.
+    /// A block where there is memory, and streams keep the ranges that they free: one of the stream's own ranges if one fits closely, else
+    /// memory that the stream comes after anyway, else a range of another stream, for which it waits.
     pub(super) fn allocate_kept(
         &self,
         bytes: u64,
@@ -299,7 +315,7 @@ impl Back {
         self.state.lock().keep([block], stream);
     }
 
-    /// Lets all that streams keep to themselves merge with the rest.
+    /// Merges all kept ranges with the free ones.
     pub(super) fn merge_all_kept(&self) {
         self.state.lock().merge_all_kept();
     }
@@ -316,7 +332,7 @@ impl Back {
 
     // Giving back.
 
-    /// Frees blocks of their own at a point of a stream, and keeps their headers for others.
+    /// Frees blocks of their own at a point of a stream, and keeps their headers for the next blocks.
     pub(super) fn free(
         &self,
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
@@ -332,12 +348,12 @@ impl Back {
         state.give_back(node);
     }
 
-    /// KeepPoints the header of a block that is gone for others.
+    /// Keeps the header of a block that is gone, for the next block.
     pub(super) fn keep_unused_header(&self, header: HeaderId) {
         self.state.lock().unused_headers.push(header);
     }
 
-    /// The points of what is freed on some streams now.
+    /// The points of memory that is freed on some streams now.
     pub(super) fn points(&self, streams: impl IntoIterator<Item = StreamSlot>) -> Points {
         let mut state = self.state.lock();
         let mut points = Points::default();
@@ -360,7 +376,7 @@ impl Back {
         self.state.lock().streams.can_wait_for(points)
     }
 
-    /// Records an event for what was freed on a stream so far, if that can be done now.
+    /// Records an event for all points of a stream so far, if that can be done now.
     pub(super) fn record(&self, stream: StreamSlot) {
         let _ = self.state.lock().streams.record(stream, &self.driver);
     }
@@ -374,7 +390,7 @@ impl Back {
         asked.is_ok() && self.state.lock().streams.have_passed(points)
     }
 
-    /// Waits for the points that `which` names, without the lock, so that nobody else waits, too.
+    /// Waits for the points that `which` names. It does so without the lock, so that other threads do not wait, too.
     fn wait_until_passed(&self, which: impl Fn(&State) -> Vec<Points>) -> DriverResult<()> {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         loop {
@@ -400,15 +416,15 @@ impl Back {
                 }
                 Err(error) => return Err(error),
             };
-            // If somebody else has seen it pass and uses it again, this takes longer.
+            // If another thread has seen the event pass and has recorded it again, this takes longer.
             let answer = self.driver.synchronize_event(event);
             self.state.lock().streams.end_waiting();
             answer?;
         }
     }
 
-    /// Waits for the whole device, without the lock, if there are points that this makes pass; says whether there were. What was
-    /// withheld on their account is free then.
+    /// Waits for the whole device, without the lock, if there are points that this makes pass; says whether there were. Ranges that were
+    /// withheld because of them are free then.
     pub(super) fn settle(&self, which: Settle) -> DriverResult<bool> {
         let settling = self.state.lock().streams.begin_settling(which);
         if settling.is_empty() {
@@ -422,7 +438,7 @@ impl Back {
         answer.map(|()| true)
     }
 
-    /// Finds out which streams are gone, and waits for their work. What cannot be waited for now is left for another time.
+    /// Finds out which streams are gone, and waits for their work. Points that cannot be waited for now stay.
     pub(super) fn settle_gone_streams(&self) {
         let _ = self.state.lock().streams.record_all(&self.driver);
         let _ = self.settle(Settle::Gone);
@@ -437,7 +453,7 @@ impl Back {
         avoiding_unwaitable_streams(&mut (), |()| attempt(), find_out)
     }
 
-    /// Forgets streams that are gone and have nothing left to pass, as far as it can be found out.
+    /// Forgets streams that are gone and have no points left to pass, as far as is known.
     pub(super) fn forget_gone_streams(&self) {
         let mut state = self.state.lock();
         let _ = state.streams.poll_all(&self.driver);
@@ -457,7 +473,7 @@ impl Back {
         self.state.lock().streams.is_of_thread(stream)
     }
 
-    /// Forgets points that nobody has to wait for, as far as it can be found out.
+    /// Forgets points that no stream has to wait for, as far as is known.
     pub(super) fn forget_needless(&self, points: &mut Points) {
         let mut state = self.state.lock();
         let _ = state.streams.poll_for([&*points], &self.driver);
@@ -468,7 +484,7 @@ impl Back {
     pub(super) fn thread_ends(&self, stream: StreamSlot) {
         let mut state = self.state.lock();
         if state.streams.is_of_thread(stream) {
-            // No other thread will ask for what is kept for it.
+            // No other thread will ask for the ranges that are kept for it.
             state.merge_kept_of(stream);
         }
         state.streams.thread_ends(stream, &self.driver);
@@ -502,7 +518,7 @@ impl Back {
         self.state.lock().keep_bytes = bytes;
     }
 
-    /// Users hold so much of what is used. `None`: nobody counts, and all of it may be theirs.
+    /// Users hold so many of the used bytes. `None`: statistics are off, and users may hold all of them.
     pub(super) fn set_live_bytes(&self, bytes: Option<u64>) {
         let mut state = self.state.lock();
         let bytes = bytes.unwrap_or(state.used_bytes);
@@ -514,20 +530,20 @@ impl Back {
         self.state.lock().may_grow_by(bytes)
     }
 
-    /// Whether a block for which there is no place needs more memory than there is. What caches keep is left to them otherwise: a program
-    /// that repeats itself finds its addresses as they were.
+    /// Whether a block for which there is no place needs more memory than there is. If it does not, caches keep their blocks, and a
+    /// program that repeats itself finds its addresses as they were.
     pub(super) fn needs_new_memory(&self, bytes: u64) -> bool {
         let spare_bytes = self.state.lock().spare_pages() as u64 * self.page_bytes;
         spare_bytes < bytes.next_multiple_of(self.page_bytes.max(1)) + self.page_bytes
     }
 
-    /// Checks everything that must hold while nobody calls. Slow.
+    /// Checks everything that must hold between calls. Slow.
     pub(super) fn assert_valid(&self) {
         let _mapping = self.mapping.lock();
         self.state.lock().assert_valid(self.span_bytes, self.page_bytes);
     }
 
-    /// Bytes of ranges in use: what users hold, what caches keep, and what slabs have left over.
+    /// Bytes of used ranges: blocks of users and of caches, and slabs.
     pub(super) fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes
     }
@@ -536,7 +552,7 @@ impl Back {
         self.state.lock().reserved_bytes
     }
 
-    /// What is neither used nor given back.
+    /// Memory that is neither used nor given back.
     pub(super) fn pending(&self) -> Pending {
         let state = self.state.lock();
         Pending {
@@ -560,8 +576,8 @@ impl Back {
     }
 }
 
-/// Tries again when a stream turns out to be captured, or gone: it is known now, and memory that would have to wait for it is
-/// left alone. When several were, all others that are gone are found out, too.
+/// Tries again when a stream turns out to be captured, or gone: the stream is marked now, and the next attempt leaves its memory alone.
+/// After several attempts, all streams that are gone are looked for.
 fn avoiding_unwaitable_streams<C, T>(
     context: &mut C,
     mut attempt: impl FnMut(&mut C) -> DriverResult<T>,

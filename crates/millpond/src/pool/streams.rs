@@ -1,7 +1,20 @@
-//! The streams that a pool has seen, and what is known of their points.
+//! Stream order: which memory a stream may use, and for what it must wait first.
 //!
-//! A free is a point in its stream. Nothing is recorded for it at first: points are numbered, and an event is
-//! recorded when a stream's points leave for others to use, so that one event stands for all that leaves at a time.
+//! A free is a *point* of its stream: the memory may be used again after everything that the stream was given before. Points are numbered, and
+//! nothing is recorded for them at first. An event is recorded when another stream is to use the memory, so that one event stands for all
+//! points up to it. A stream comes after a point in one of three ways: the point is its own, the point has passed, or the stream was made to
+//! wait for an event behind the point. If a stream cannot be waited for with an event, because it is captured or gone, its points pass when
+//! the capture has ended or the host has waited for the whole device.
+//!
+//! The files in the order in which a request goes: this one has what is known of streams, and answers from it; `streams/points` are the points
+//! of a range of memory; `streams/order` records events, makes streams wait, and asks the driver what has passed.
+//!
+//! ```text
+//!   of one stream      passed_below ≤ numbers of its events, rising < number, which the next free gets
+//!   point passed       ⇔ point.number < passed_below of its stream, or the stream is forgotten
+//!   ordered(s, points) ⇔ ∀ point: it is of s ∨ it has passed ∨ waited[s][point.stream] ≥ point.number
+//!   unrecorded         = streams whose current number a free has used;   with_events = streams that have events
+//! ```
 
 mod order;
 mod points;
@@ -14,60 +27,60 @@ pub(super) use self::points::{Point, Points, StreamSlot};
 use super::blocks::Numbers;
 use crate::driver::{Driver, DriverErrorKind, DriverResult, Event, Stream, StreamEpoch, StreamId};
 
-/// Events kept for the next time, at most, and once memory is given back.
+/// Spare events that are kept, at most; and after memory was given back.
 const MOST_SPARE_EVENTS: usize = 256;
 const FEW_SPARE_EVENTS: usize = 32;
-/// Events of a stream after which it is worth asking which have passed.
+/// Events of a stream after which every other one is given back.
 const MOST_RECORDED: usize = 32;
-/// Streams that are asked at a time what of them has passed, besides those that matter.
+/// Streams whose events are asked about in one call, besides those that the caller names.
 const MOST_POLLED: usize = 64;
-/// Points that are held each against each, at the most.
+/// Points that are compared in pairs, at most.
 const MOST_IN_PAIRS: usize = 16;
-/// Waits of a stream after which it is worth asking which are for what has passed.
+/// Waits that a stream remembers. Beyond them it forgets those for points that have passed.
 const MOST_WAITED: usize = 256;
-/// Streams among which none is looked for that is gone.
+/// With no more streams than this, the pool does not look for streams that are gone.
 const FEW_STREAMS: usize = 16;
 
-/// The streams that a pool has seen. `passed_below ≤ front of recorded ≤ … ≤ number`.
+/// The streams that a pool has seen.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// What is not here is gone, and all its points have passed. A map, because streams come and go and the first may stay.
+    /// A stream that is not here is gone, and all its points have passed. A map, because streams come and go and the first may stay.
     slots: HashMap<StreamSlot, Box<StreamState>, Numbers>,
     /// Streams that were ever seen.
     seen: u32,
-    /// How many streams there may be until it is worth looking which are gone.
+    /// With more streams than this, the pool looks which are gone.
     look_for_gone_above: usize,
     gone: BTreeSet<StreamSlot>,
-    /// When it was last looked which streams are gone.
+    /// The epoch in which the pool last looked which streams are gone.
     looked_in_epoch: Option<u64>,
     /// More than any point of a stream that was forgotten.
     first_number: u64,
     /// Streams that have events, and streams that have points without one: few, however many streams there were.
     with_events: SlotSet,
     unrecorded: SlotSet,
-    /// Whose turn it is to be asked what has passed.
+    /// The next stream whose events are asked about.
     polled_next: StreamSlot,
     by_id: HashMap<StreamId, StreamSlot>,
     spare_events: Vec<Event>,
-    /// Waits that a stream has just been made to make: kept for its memory.
+    /// The waits of the current call. Kept so that its memory is used again.
     new_waits: Vec<(StreamSlot, u64)>,
     /// How often points were found to have passed.
     passes: u64,
     /// Threads that wait for an event at the moment.
     waiting: usize,
-    /// While this stays, what was found out about streams holds.
+    /// While this stays the same, handles mean the same streams and no capture has begun or ended.
     epoch: Option<Arc<StreamEpoch>>,
     order: OrderBy,
 }
 
-/// What may be done for a stream to come after another's points.
+/// How a stream can come after another's points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum OrderBy {
     /// Events may be recorded and waited for.
     #[default]
     Events,
-    /// Nothing: the memory belongs to a capture, whose streams must be left alone and whose work runs who knows when.
-    /// It serves the stream that freed it, and no other.
+    /// It cannot: the memory belongs to a capture, on whose streams no event may be recorded, and whose work runs whenever the graph is
+    /// launched. The memory serves only the stream that freed it.
     SameStream,
 }
 
@@ -80,8 +93,8 @@ impl Streams {
         self.order
     }
 
-    /// The capture is over and its graph's work done: from now on these are streams like any others. What was freed on them
-    /// since, by work of its own, is waited for like anything else.
+    /// The capture is over and its graph's work done: from now on these are streams like any others, and others can wait for memory that
+    /// is freed on them.
     pub(super) fn end_capture(&mut self) {
         self.order = OrderBy::Events;
     }
@@ -125,7 +138,7 @@ impl Streams {
         Point { stream: slot, number }
     }
 
-    /// As [`point`](Self::point), and whether others [can be made to wait](Self::can_wait_for) for it.
+    /// As [`point`](Self::point), and whether other streams [can be made to wait](Self::can_wait_for) for it.
     #[inline(always)]
     pub(super) fn point_and_waitable(&mut self, slot: StreamSlot) -> (Point, bool) {
         match self.known(slot) {
@@ -140,12 +153,12 @@ impl Streams {
         }
     }
 
-    /// Changes whenever points are found to have passed.
+    /// A number that changes whenever points are found to have passed.
     pub(super) fn passes(&self) -> u64 {
         self.passes
     }
 
-    /// Whether frees need events: not while there is only one stream, which orders itself.
+    /// Whether frees need events. A single stream orders itself.
     pub(super) fn are_several(&self) -> bool {
         self.seen > 1
     }
@@ -167,8 +180,8 @@ impl Streams {
             && self.slots.values().all(|state| !state.is_captured && !state.is_gone)
     }
 
-    /// Whether a stream may use memory with these points, as far as is known: it comes after them, or can be made to. Nobody's
-    /// stream cannot.
+    /// Whether a stream may use memory with these points, as far as is known: it comes after them, or can be made to. A request for no
+    /// stream cannot be made to.
     pub(super) fn can_serve(&self, points: &Points, waiter: StreamSlot) -> bool {
         self.are_ordered(points, waiter) || waiter != StreamSlot::NONE && self.can_wait_for(points)
     }
@@ -214,8 +227,8 @@ impl Streams {
         points.iter().all(|point| self.has_passed(point))
     }
 
-    /// Forgets points that have passed, or that another comes after, where there are several: every stream that used the memory
-    /// leaves a point, and whoever takes it next would wait for them all.
+    /// Forgets points that have passed, or that another comes after, where there are several: every stream that used the memory leaves a
+    /// point, and the next stream would wait for them all.
     #[inline]
     pub(super) fn forget_needless(&self, points: &mut Points) {
         points.forget_where(|all| {
@@ -234,7 +247,7 @@ impl Streams {
         });
     }
 
-    /// Forgets points that another comes after, by what each stream has waited for: to hold each against each takes too long.
+    /// Forgets points that another comes after, by the waits of each stream: comparing all pairs would take too long.
     fn forget_of_many(&self, all: &mut Vec<Point>) {
         let mut needless = vec![false; all.len()];
         for later in &*all {
@@ -265,7 +278,7 @@ impl Streams {
         }
         self.looked_in_epoch = now;
         for (slot, state) in &mut self.slots {
-            // Whatever cannot be found out now is found out later.
+            // If the driver cannot answer now, it is asked again later.
             if !state.is_of_thread() && state.ask_whether_gone(driver) == Ok(true) {
                 state.is_gone = true;
                 self.gone.insert(*slot);
@@ -311,18 +324,18 @@ impl Streams {
         self.known(slot).is_some_and(StreamState::is_of_thread)
     }
 
-    /// A thread ends that has used a stream: if it is its own, nobody else can record on it.
+    /// A thread ends that has used a stream: if the stream is the thread's own, no other thread can record an event on it.
     pub(super) fn thread_ends(&mut self, slot: StreamSlot, driver: &dyn Driver) {
         if !self.is_of_thread(slot) {
             return;
         }
-        // What has no event now waits for the device.
+        // Points without an event pass when the host has waited for the device.
         let _ = self.record(slot, driver);
         self.state(slot).is_gone = true;
         self.gone.insert(slot);
     }
 
-    /// Gives all events back. Nothing may be freed or taken any more.
+    /// Gives all events back. The caller frees and takes nothing after this.
     pub(super) fn close(&mut self, driver: &dyn Driver) {
         let recorded = self.slots.values_mut().flat_map(|state| state.recorded.drain(..));
         let events: Vec<Event> =
@@ -357,14 +370,14 @@ struct StreamState {
     has_unrecorded: bool,
     /// The last wait for each stream.
     waited: HashMap<StreamSlot, Waited, Numbers>,
-    /// When the handle was last seen to mean this stream, and the stream not to be captured.
+    /// The epoch in which the handle meant this stream and the stream was not captured.
     checked_in_epoch: Option<u64>,
     /// It was being captured when last asked: its points have no events until that is over.
     is_captured: bool,
-    /// Its handle means nothing any more, or another stream, or cannot be used in this thread: its points have no events until the
-    /// host has waited for the whole device.
+    /// Its handle is invalid, or means another stream, or cannot be used in this thread: its points have no events until the host has
+    /// waited for the whole device.
     is_gone: bool,
-    /// How many are waiting for the device on its account.
+    /// How many threads wait for the device because of it.
     settling: u32,
 }
 
@@ -401,7 +414,7 @@ impl StreamState {
 
     /// It has been made to wait for another stream's points up to a number.
     fn note_wait(&mut self, stream: StreamSlot, number: u64) {
-        // What was freed under this number before has no event yet: it will get one that comes after the wait.
+        // Memory that was freed under this number before has no event yet: its event will come after the wait.
         let since = self.number;
         let waited = self.waited.entry(stream).or_insert(Waited { number, since });
         if waited.number < number {

@@ -1,4 +1,13 @@
-//! How much may be reserved for what is live.
+//! Growth: how much may be reserved, in handles of which size, and memory that is created ahead of need.
+//!
+//! Memory ahead of need is mapped nowhere. The next request that grows the pool maps it instead of memory of its own, and so does not wait for the
+//! driver.
+//!
+//! ```text
+//!   reserved_bytes ≤ (1 + max(slack, LEAST_SLACK)) × peak_live_bytes, wherever memory that is there can serve instead
+//!   memory is created ahead while loose pages ≤ pages of all handles / AHEAD_PART
+//!   pages of a handle ∈ HANDLE_PAGES, ≤ largest_handle_pages
+//! ```
 
 use super::place::{Prefer, Source};
 use super::{Back, State, Wanted};
@@ -15,11 +24,11 @@ pub(super) const HANDLE_PAGES: [usize; 4] = [1, 4, 16, 64];
 /// many calls.
 const LARGEST_PART: usize = 100;
 
-/// `reserved ≤ (1 + max(slack, LEAST_SLACK)) × peak_live_bytes`, wherever memory that is there can serve instead.
+/// The slack, and the live bytes that it is measured by.
 #[derive(Debug)]
 pub(super) struct Growth {
     slack: f64,
-    /// What users held when somebody last looked: before new memory is thought of.
+    /// The bytes that users held at the last look, which every request takes before it considers new memory.
     live_bytes: u64,
     peak_live_bytes: u64,
 }
@@ -48,20 +57,20 @@ impl Growth {
         self.peak_live_bytes = self.peak_live_bytes.max(bytes);
     }
 
-    /// A block was placed, which is not among what was live before.
+    /// A block was placed that was not counted as live before.
     pub(super) fn add_live(&mut self, block_bytes: u64) {
         self.set_live_bytes(self.live_bytes + block_bytes);
     }
 
-    /// What may be reserved follows from now on from what is reserved, not from what was once used.
+    /// From now on the bound follows from the bytes that are reserved now, not from an old peak of live bytes.
     pub(super) fn forget_peak(&mut self, reserved_bytes: u64) {
         let within_slack = (reserved_bytes as f64 / (1.0 + self.slack)) as u64;
         self.peak_live_bytes = self.live_bytes.max(within_slack.min(self.peak_live_bytes));
     }
 }
 
-/// How large handles may be. On a small device a handle that is partly used would be much of its memory; without slack, all of what is
-/// left of one would be too much.
+/// How large handles may be. On a small device a handle that is partly used would be much of its memory; without slack, the rest of any
+/// handle would be too much.
 pub(super) fn largest_handle_pages(slack: f64, capacity_bytes: u64, page_bytes: u64) -> usize {
     /// Handles of which there is room for on a device, at the least.
     const HANDLES_OF_DEVICE: u64 = 2048;
@@ -77,7 +86,7 @@ pub(super) fn class_of(pages: usize) -> usize {
     HANDLE_PAGES.iter().rposition(|size| *size <= pages).expect("a handle has a page")
 }
 
-/// What lies ready is this part of all memory, at the most.
+/// This part of all memory lies ready, at most.
 const AHEAD_PART: usize = 32;
 
 impl Back {
@@ -87,7 +96,7 @@ impl Back {
             return 0;
         }
         let _relaxed = RelaxedCalls::enter(&self.driver);
-        // A request that finds no more memory waits for what is on its way here.
+        // A request that finds no more memory waits for this lock, and so for the memory that is created here.
         let _growing = self.growing_ahead.lock();
         let mut created = 0;
         loop {
@@ -110,7 +119,7 @@ impl Back {
 }
 
 impl State {
-    /// Whether all of a block is to be new memory: within the slack, that is better than mapping what is free once more.
+    /// Whether all of a block is to be new memory: within the slack, that is better than mapping free memory once more.
     pub(super) fn should_grow(&self, missing_pages: usize, wanted: Wanted, prefer: Prefer) -> bool {
         let new_pages = missing_pages.saturating_sub(self.loose_pages());
         let grown = self.reserved_bytes + self.pages.start_of(new_pages);

@@ -1,4 +1,4 @@
-//! Physical memory: handles of one or several pages, and the addresses at which each is mapped.
+//! Physical memory: handles of one or several pages, the addresses at which each is mapped, and which of these may be used.
 //!
 //! ```text
 //!   addresses    ┌─────── mapping 1 ───────┐           ┌─────── mapping 2 ───────┐
@@ -6,9 +6,18 @@
 //!   handle          0      1      2     3                 0      1      2     3
 //! ```
 //!
-//! A mapping is of a whole handle. A page of a handle is *owned* by at most one of its addresses: the one through which something in
-//! use touches it. Through the others it is closed meanwhile. Mappings stay when nothing uses them, so that a program that does the
-//! same again finds the same addresses still mapped.
+//! A mapping is of a whole handle. A page of a handle is *owned* by at most one of its addresses: the one through which a used range touches it.
+//! It is closed at the others meanwhile. Unused mappings stay, so that a program that repeats itself finds the same addresses still mapped. A page
+//! can also be *claimed*: it is owned by a mapping that the driver is about to make.
+//!
+//! ```text
+//!   pages        = Σ handles.pages
+//!   owned        = used pages of all mappings + claimed pages, no page twice
+//!   open[page]   = ¬owned ∨ owned through this page;   closed while its mapping is to be unmapped
+//!   sharing      ⇔ more than one mapping, or one and a claim
+//!   ¬sharing     : the points of a page are those of the hole around it
+//!   loose        = handles that are mapped nowhere
+//! ```
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,7 +29,7 @@ use super::pages::MappingId;
 use crate::driver::PhysicalHandle;
 use crate::pool::streams::Points;
 
-/// Mappings among which none is looked for that is gone.
+/// Entries of `by_age` among which those of mappings that are gone may stay.
 const FEW_MAPPINGS: usize = 64;
 
 /// A handle, by its place among all of a pool.
@@ -33,24 +42,24 @@ pub(super) struct Handle {
     pub(super) physical: PhysicalHandle,
     pub(super) pages: usize,
     pub(super) mappings: Vec<MappingId>,
-    /// While there are several mappings, or a page is about to be used through a new one.
+    /// There while there are several mappings, or one and a claim.
     pub(super) sharing: Option<Box<Sharing>>,
-    /// All its mappings are on their way out: it is to be given up.
+    /// All its mappings are to be unmapped, and its memory released.
     pub(super) leaves: bool,
-    /// When a page of it was last used, as far as was looked.
+    /// When a page of it was last used, as of the last look.
     pub(super) used_in: u32,
-    /// The last search that came by it.
+    /// The last search that saw it.
     pub(super) seen: Cell<u64>,
 }
 
-/// What is known of a handle that has several mappings. A page is a bit of a number.
+/// The state of a handle that has several mappings. A page is a bit of a number.
 #[derive(Debug)]
 pub(super) struct Sharing {
     /// `Σ owned = used pages of all mappings + pages that are about to be`
     pub(super) owned: u64,
-    /// What must have happened before a page that is not owned may be used, through whatever address.
+    /// The points after which a page that is not owned may be used, through any of its addresses.
     pub(super) points: Vec<Points>,
-    /// Pages that a search has come by, and in which search: no two pages of a block are the same memory.
+    /// The last search that saw pages, and which: no two pages of a block may be the same memory.
     seen: Cell<(u64, u64)>,
 }
 
@@ -59,7 +68,7 @@ impl Sharing {
         Sharing { owned, points, seen: Cell::default() }
     }
 
-    /// Notes a page for a search. `false`: the search has come by it already.
+    /// Notes a page for a search. `false`: the search has seen it already.
     pub(super) fn note(&self, page: usize, search: u64) -> bool {
         let (seen_in, pages) = self.seen.get();
         let pages = if seen_in == search { pages } else { 0 };
@@ -74,9 +83,9 @@ pub(super) struct Mapping {
     pub(super) handle: HandleId,
     pub(super) first: usize,
     pub(super) pages: usize,
-    /// Something was done through it since the last look.
+    /// It was used since the last look.
     pub(super) is_recent: bool,
-    /// It is on its way out: nothing may use its addresses any more.
+    /// It is to be unmapped: no range may use its addresses any more.
     pub(super) leaves: bool,
     /// Its number among all mappings that there ever were.
     pub(super) ticket: u64,
@@ -88,7 +97,7 @@ impl Mapping {
     }
 }
 
-/// Things with numbers that are used again.
+/// Items by number. The number of a removed item is used again.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     items: Vec<Option<T>>,
@@ -153,7 +162,7 @@ pub(super) struct Handles {
     /// Handles that are mapped nowhere.
     pub(super) loose: Vec<HandleId>,
     pub(super) pages: usize,
-    /// Mappings, with their tickets, in the order in which it is looked which were not used for long. Also some that are gone.
+    /// Mappings with their tickets, in the order in which the pool looks for those that were not used for long. Some of them are gone.
     by_age: VecDeque<(MappingId, u64)>,
     tickets: u64,
     /// Where the next search for free handles begins, so that they are taken in turn.
@@ -178,7 +187,7 @@ impl Handles {
         self.mappings.get_mut(id.0)
     }
 
-    /// Memory that is not mapped yet. Its caller maps it, or puts it among what is `loose`.
+    /// Adds memory that is not mapped yet. The caller maps it, or adds it to `loose`.
     pub(super) fn add(&mut self, physical: PhysicalHandle, pages: usize, now: u32) -> HandleId {
         let handle = Handle {
             physical,
@@ -194,7 +203,7 @@ impl Handles {
         id
     }
 
-    /// Memory that is mapped nowhere goes. Its caller takes it out of `loose`.
+    /// Removes memory that is mapped nowhere. The caller takes it out of `loose`.
     pub(super) fn remove(&mut self, id: HandleId) -> Handle {
         let handle = self.handles.remove(id.0);
         debug_assert!(handle.mappings.is_empty());
@@ -220,7 +229,7 @@ impl Handles {
         id
     }
 
-    /// The mapping whose turn it is to be looked at. It is looked at again after all others.
+    /// The next mapping to look at. It comes again after all others.
     pub(super) fn next_by_age(&mut self) -> Option<MappingId> {
         loop {
             let (id, ticket) = self.by_age.pop_front()?;
@@ -245,7 +254,7 @@ pub(super) fn bits(pages: std::ops::Range<usize>) -> u64 {
 }
 
 impl State {
-    /// Pages whose memory has other addresses, too, are used from now on by what was taken out of a hole.
+    /// Pages whose memory has other addresses, too, are owned from now on by a node that was taken out of a hole.
     #[inline(never)]
     pub(super) fn own(&mut self, mut pages: Range<usize>, taken: NodeId, keep_points: KeepPoints) {
         let mut points = Points::default();
@@ -266,7 +275,7 @@ impl State {
         }
     }
 
-    /// What is free of the pages at the ends of a range was used through other addresses, too.
+    /// Adds points to the holes beside a node: the free parts of the pages at its ends were used through other addresses, too.
     pub(super) fn pass_points_to_neighbours(&mut self, taken: NodeId, points: &Points) {
         if points.is_empty() {
             return;
@@ -352,7 +361,7 @@ impl State {
         }
     }
 
-    /// What must have happened before a page that is not owned may be used through another address.
+    /// The points after which a page that is not owned may be used through another address.
     pub(super) fn points_of_page(&self, handle: HandleId, index: usize) -> &Points {
         let handle = self.handles.handle(handle);
         match (&handle.sharing, &*handle.mappings) {
@@ -365,7 +374,7 @@ impl State {
         }
     }
 
-    /// Takes some pages of a handle, that are about to be used through a new address. Returns what its user must come after.
+    /// Claims some pages of a handle for a mapping that is about to be made. Returns the points that its user must come after.
     pub(super) fn claim(&mut self, handle: HandleId, claimed: u64) -> Points {
         if self.handles.handle(handle).mappings.is_empty() {
             self.handles.loose.retain(|loose| *loose != handle);

@@ -1,7 +1,12 @@
 //! Where blocks lie in the pool's virtual addresses: best fit, merged at once.
 //!
-//! The heap is arithmetic on offsets; it knows no memory and no driver. Every byte of the span belongs to
-//! exactly one node, nodes are linked in address order, and free nodes are binned by size.
+//! The heap is arithmetic on offsets; it knows no memory and no driver. Nodes are linked in address order, and free nodes are binned by size.
+//!
+//! ```text
+//!   Σ nodes.bytes = span;   node.start + node.bytes = node.next.start
+//!   a node is in the bin of its size ⇔ it is free
+//!   no two free nodes are neighbours, unless the upper one stands alone
+//! ```
 
 use std::ops::Range;
 
@@ -12,32 +17,32 @@ use crate::pool::streams::Points;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::pool) struct NodeId(pub(in crate::pool) u32);
 
-/// What a node's bytes are for.
+/// The use of a node's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Use {
-    /// Nobody's. No two free nodes are neighbours.
+    /// Free. No two free nodes are neighbours.
     Free,
-    /// A user's, or a cache's: one block.
+    /// One block of a user or a cache.
     Block,
-    /// A slab's.
+    /// A slab.
     Slab,
-    /// Nobody's, and kept for the stream that freed it. It does not merge with what is free.
+    /// Free, and kept for the stream that freed it. It does not merge with free nodes.
     Kept,
-    /// Nobody's, but its old mapping may still be in use.
+    /// Free, but work may still use its old mapping, which is to be unmapped.
     Leaving,
-    /// Not the pool's: addresses between the driver's allocations, where the pool has no addresses of its own.
+    /// Outside the pool: addresses between the driver's allocations, where the pool has no addresses of its own.
     Outside,
 }
 
 /// A range of addresses.
 ///
-/// `Σ nodes = span`; `prev.start + prev.bytes = start`; a node is in the bin of its size iff it is free.
+/// `prev.start + prev.bytes = start`
 #[derive(Debug)]
 #[repr(align(64))]
 pub(in crate::pool) struct Node {
     pub(in crate::pool) start: u64,
     pub(in crate::pool) bytes: u64,
-    /// What must have happened before these bytes may be used again.
+    /// The points after which these bytes may be used again.
     pub(super) points: Points,
     pub(super) prev: Link,
     pub(super) next: Link,
@@ -46,15 +51,15 @@ pub(in crate::pool) struct Node {
     /// Where it is while it is free.
     pub(super) bin: Bin,
     pub(in crate::pool) used_for: Use,
-    /// It begins memory of its own, and so does not merge with what lies below it.
+    /// It begins a driver allocation, and so does not merge with the node below it.
     pub(super) stands_alone: bool,
 }
 
-/// A line of its own: whoever places or frees a block reads several.
+/// One cache line each: placing or freeing a block reads several nodes.
 const _: () = assert!(size_of::<Node>() == 64);
 
-/// A node or none, in four bytes: nodes are what a search has to read. None is a node, too, which is nowhere: what is written to it is
-/// nobody's, and need not be asked about. Whether a hole has neighbours is as good as random, and would be guessed wrong.
+/// A node or none, in four bytes, because a search reads many nodes. None is a node, too, which lies nowhere: code writes to it without a
+/// branch. Whether a hole has neighbours is as good as random, and a processor would guess it wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Link(u32);
 
@@ -111,7 +116,7 @@ pub(in crate::pool) struct Nodes {
     pub(super) added: usize,
 }
 
-/// Few: whoever needs the first of them writes them all.
+/// Few: the first use of a chunk writes all of its nodes.
 const NODES_OF_CHUNK: usize = 128;
 
 impl Nodes {
@@ -159,12 +164,12 @@ pub(in crate::pool) struct Found {
     pub(super) start: u64,
 }
 
-/// Whether what is taken out of a free range keeps the range's points.
+/// Whether a range that is taken out of a free one keeps the points of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeepPoints {
-    /// Others who get a part of it have to come after them.
+    /// Yes: other streams that get a part of it have to come after them.
     Yes,
-    /// Its stream comes after them.
+    /// No: the stream that takes it comes after them.
     No,
 }
 
@@ -187,15 +192,14 @@ impl Heap {
         heap
     }
 
-    /// A span of which nothing belongs to the pool yet.
+    /// A span of which no part belongs to the pool yet.
     pub(super) fn outside(span_bytes: u64) -> (Heap, NodeId) {
         let mut heap = Heap { nodes: Nodes::new(), unused: Vec::new(), bins: Bins::new() };
         let all = heap.add(Node { bytes: span_bytes, used_for: Use::Outside, ..Node::NONE });
         (heap, all)
     }
 
-    /// Makes a part of an outside node free. It never merges with what lies below it. Returns it and what is still outside
-    /// above it.
+    /// Makes a part of an outside node free. It never merges with the node below it. Returns it, and the outside node above it.
     pub(super) fn open(
         &mut self,
         outside: NodeId,
@@ -217,8 +221,8 @@ impl Heap {
         (opened, above)
     }
 
-    /// Undoes [`open`](Self::open) of a node that is free again. Returns what it has become, and where an outside node that has
-    /// become part of it began.
+    /// Undoes [`open`](Self::open) of a node that is free again. Returns the outside node that it is part of now, and where the outside
+    /// node above it began that is part of that, too.
     pub(super) fn close(&mut self, id: NodeId) -> (NodeId, Option<u64>) {
         debug_assert_eq!(self.node(id).used_for, Use::Free);
         self.unbin(id);
@@ -363,13 +367,13 @@ impl Heap {
         })
     }
 
-    /// Takes a range out of the free node around it: `bytes` from where they were found to fit. It has the points of all, and so has
-    /// what stays free below and above it.
+    /// Takes a range out of the free node around it: `bytes` from where they were found to fit. It has the points of that node, and so
+    /// have the rests that stay free below and above it.
     pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
         self.take_range(found, bytes, used_for, KeepPoints::Yes)
     }
 
-    /// As [`take`](Self::take), for whoever has waited for the points: what is taken has none.
+    /// As [`take`](Self::take), for a stream that comes after the points: the range that is taken has none.
     #[inline]
     pub(super) fn take_ordered(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
         self.take_range(found, bytes, used_for, KeepPoints::No)
@@ -391,7 +395,7 @@ impl Heap {
         let taken = if begin < start {
             let keep_points = if has_above { KeepPoints::Yes } else { keep_points };
             let taken = self.split(id, start, used_for, keep_points);
-            // What is left has become smaller where it is.
+            // The rest below it has become smaller in place.
             let rest = self.node(id);
             let bin = Bin::of(rest.bytes);
             if bin != rest.bin {
@@ -414,7 +418,7 @@ impl Heap {
         taken
     }
 
-    /// Frees a node and merges it with its free neighbours; returns what it has become.
+    /// Frees a node and merges it with its free neighbours; returns the merged node.
     #[inline]
     pub(super) fn free(&mut self, id: NodeId) -> NodeId {
         let node = self.node_mut(id);
@@ -437,7 +441,7 @@ impl Heap {
         merged
     }
 
-    /// Takes a range out of a node in use. What is left below and above it is used for what the node was, and all of them have its points.
+    /// Takes a range out of a node in use. The rests below and above it keep the node's use, and all parts have its points.
     pub(super) fn cut(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
         let Found { node: mut id, start } = found;
         let rest = self.node(id).used_for;
@@ -476,7 +480,7 @@ impl Heap {
             KeepPoints::Yes => node.points.clone(),
             KeepPoints::No => Points::NONE,
         };
-        // Field by field: what is put together elsewhere and copied in one piece the machine has to wait for.
+        // Field by field: a processor cannot forward a copy in one piece from the stores that put it together, and waits.
         let node = self.node_mut(upper);
         (node.start, node.bytes) = (at, bytes);
         (node.used_for, node.stands_alone) = (used_for, false);
@@ -507,7 +511,7 @@ impl Heap {
         id
     }
 
-    /// A node that is nowhere, and of which nothing is to be relied on but that it has no points.
+    /// A node that lies nowhere. It has no points; its other fields may have any value.
     #[inline]
     fn add_empty(&mut self) -> NodeId {
         self.unused.pop().unwrap_or_else(|| self.nodes.add())
@@ -592,7 +596,7 @@ mod tests {
 
     const SPAN: u64 = 1 << 40;
 
-    /// Random placements and frees beside a simple list of what is taken.
+    /// Random placements and frees beside a simple list of the taken ranges.
     #[test]
     fn nodes_tile_the_span_whatever_is_placed_and_freed() {
         for seed in 0..50 {

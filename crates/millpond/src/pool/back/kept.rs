@@ -1,11 +1,13 @@
 //! Free ranges that are kept for the stream that freed them, once there are several streams.
 //!
-//! A stream finds its own memory without a look at others'. A range that it has freed stays as it is, so that a request of the same size
-//! fits. It counts as used meanwhile, so nothing is closed, opened or recorded. Where memory is short a stream takes a range of another
-//! stream, and waits for that one stream. All of it is given up, and merges with the rest, before the driver is asked for more.
+//! A stream finds its own memory without a look at that of others. A range that it has freed stays as it is, so that a request of the same size
+//! fits. It counts as used meanwhile, so no page is closed or opened for it, and no event recorded. Where memory is short a stream takes a range
+//! of another stream, and waits for that one stream. All kept ranges merge with the free ones before the driver is asked for more.
 //!
 //! ```text
 //!   Σ ranges = nodes that are kept; each has the points of its stream alone
+//!   ranges of a stream are sorted by size
+//!   streams[places[stream]] = (stream, its ranges, at least one)
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +20,7 @@ use crate::pool::streams::{Points, StreamSlot};
 
 /// Ranges that are kept for a stream, at most.
 const MOST_OF_STREAM: usize = 32;
-/// A stream takes a range of its own that is larger than what it wants by this part of it, at most.
+/// A stream takes a range of its own that is larger than the request by this part of it, at most.
 const MOST_LARGER: u64 = 16;
 /// Ranges of a stream that are looked at for one that is aligned, at most.
 const LOOKED_AT: usize = 4;
@@ -31,7 +33,7 @@ type Ranges = Vec<(u64, NodeId)>;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Streams that have freed a block. Of one that has freed no more than that nothing is kept: many streams are used for one request.
+    /// Streams that have freed a block. The first block that a stream frees is not kept: many streams are used for one request.
     seen: HashSet<StreamSlot, Numbers>,
     /// Streams that have ranges.
     streams: Vec<(StreamSlot, Ranges)>,
@@ -39,7 +41,7 @@ pub(super) struct Kept {
     places: HashMap<StreamSlot, usize, Numbers>,
     /// How many ranges there are.
     ranges: usize,
-    /// The stream whose turn it is to be looked at by others.
+    /// The next stream whose ranges other streams look at.
     next: usize,
     /// Empty lists, for the next streams.
     unused: Vec<Ranges>,
@@ -100,7 +102,7 @@ impl Kept {
 }
 
 impl State {
-    /// KeepPoints blocks for the stream that frees them now. Without it, they merge with the rest.
+    /// Keeps blocks for the stream that frees them now, so that they do not merge with the free ranges.
     pub(super) fn keep(
         &mut self,
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
@@ -122,8 +124,8 @@ impl State {
         self.merge_kept(smallest);
     }
 
-    /// Takes a range of the stream's own that is not much larger than what is wanted. Others would be cut into pieces that serve nothing,
-    /// while the stream comes after memory that fits.
+    /// Takes a range of the stream's own that is not much larger than the request. Larger ones would be cut into pieces that fit no
+    /// request, while there is memory that fits and that the stream comes after.
     #[inline]
     pub(super) fn take_own_kept(
         &mut self,
@@ -186,7 +188,7 @@ impl State {
             if owner == requester.slot || ranges.last().is_none_or(|(most, _)| *most < bytes) {
                 continue;
             }
-            // A stream that cannot be waited for is known as one from now on.
+            // The stream cannot be waited for, and is marked as one now.
             let Ok(waits) =
                 self.streams.order_after(owner, requester.slot, requester.handle, driver)
             else {
@@ -202,13 +204,13 @@ impl State {
         None
     }
 
-    /// Lets what is kept for a stream merge with the rest.
+    /// Merges the ranges kept for a stream with the free ones.
     pub(super) fn merge_kept_of(&mut self, stream: StreamSlot) {
         let ranges = self.kept.take_all_of(stream);
         self.merge_kept(ranges);
     }
 
-    /// Lets all that is kept merge with the rest.
+    /// Merges all kept ranges with the free ones.
     pub(super) fn merge_all_kept(&mut self) {
         let (streams, ranges) = (std::mem::take(&mut self.kept.streams), self.kept.ranges);
         self.kept.ranges -= ranges;
@@ -219,7 +221,7 @@ impl State {
         }
     }
 
-    /// Lets what is kept for streams that are gone merge with the rest, and forgets these.
+    /// Merges the ranges kept for streams that are gone with the free ones, and forgets these streams.
     pub(super) fn merge_kept_of_gone_streams(&mut self) {
         let State { kept, streams, .. } = self;
         kept.seen.retain(|stream| !streams.is_gone(*stream));

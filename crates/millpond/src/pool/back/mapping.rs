@@ -1,4 +1,15 @@
-//! What the driver is asked for: memory under addresses, and its end there.
+//! The calls to the driver that map, unmap, create and release memory.
+//!
+//! A plan is carried out without the lock on `state`, and then committed or rolled back. A mapping is unmapped in two steps: its addresses leave
+//! the heap at once, and the driver unmaps them when the work that used them is done. Memory that is mapped nowhere is *loose*, and is released, or
+//! lent to another back of the same device.
+//!
+//! ```text
+//!   create ─► map ─► set_access ─► committed        failed ─► unmap ─► rolled back: new memory is loose, claims are undone
+//!   mapping: in use or ready ─► leaving, closed, its points pass ─► unmapped
+//!   handle:  all its mappings are unmapped ─► loose ─► released or lent
+//!   Σ handles changes only with `add_handle`, `release_loose`, `lend` and `adopt`
+//! ```
 
 use super::handles::HandleId;
 use super::heap::{Found, NodeId, Use};
@@ -10,15 +21,15 @@ use crate::driver::{
 };
 use crate::pool::streams::Points;
 
-/// Mappings for each handle, after which those that nothing has used for long go.
+/// With more mappings for each handle than this, those that were not used for long are unmapped.
 const MAPPINGS_PER_HANDLE: usize = 4;
 /// Mappings that are looked at, at the most, for each that is too many: one that was used meanwhile is passed over once, and so are those
 /// in use.
 const LOOKED_AT: usize = 8;
-/// Mappings that are looked at in one call, at the most: others wait for the lock.
+/// Mappings that are looked at in one call, at most: other threads wait for the lock.
 const MOST_LOOKED_AT: usize = 1024;
 
-/// Pages given back to the driver between two looks at whether somebody waits to map some.
+/// Pages given back to the driver at a time. Then other threads can map.
 const PAGES_AT_A_TIME: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +46,7 @@ struct Progress {
     mapped: Vec<bool>,
 }
 
-/// Addresses whose mapping is to go, once the work that used them is done.
+/// A mapping that is to be unmapped, once the work that used its addresses is done.
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub(super) node: NodeId,
@@ -55,7 +66,7 @@ struct ReleaseLimits {
     enough_pages: usize,
     /// No more than this.
     pages: usize,
-    /// What was used after this stays.
+    /// Memory that was used after this stays.
     since: u32,
 }
 
@@ -65,7 +76,7 @@ impl Back {
         self.unmap_leaving(Wait::No)?;
         let attempts = [
             (Prefer::New, SearchEffort::WaitBeyondSlack, usize::MAX),
-            // The driver has no more, although the slack would allow it: use what is free.
+            // The driver has no more, although the slack would allow it: use free memory.
             (Prefer::Free, SearchEffort::Wait, usize::MAX),
             // Or it has no more in large pieces.
             (Prefer::Free, SearchEffort::Exhaustive, 1),
@@ -79,7 +90,7 @@ impl Back {
                 break;
             }
             self.unmap_unused();
-            // What was had before there was no more would keep others from it.
+            // The failed attempt may have created some memory, which other programs may need.
             let excess_bytes = self.reserved_bytes().saturating_sub(reserved_before);
             self.release_loose((excess_bytes / self.page_bytes) as usize, u32::MAX);
         }
@@ -87,11 +98,11 @@ impl Back {
         answer
     }
 
-    /// Memory is short: addresses whose memory is in use elsewhere keep holes from being completed, and those do not waste the ends of
-    /// pages.
+    /// Unmaps all unused mappings. Memory is short, and addresses whose memory is in use elsewhere keep holes from being completed; a
+    /// completed hole wastes no ends of pages.
     #[cold]
     fn unmap_unused(&self) {
-        // What is on its way ahead of need serves this request.
+        // Memory that is being created ahead of need serves this request.
         drop(self.growing_ahead.lock());
         let mut state = self.state.lock();
         state.is_short = true;
@@ -113,7 +124,7 @@ impl Back {
         most_pages: usize,
     ) -> DriverResult<NodeId> {
         let mut state = self.state.lock();
-        // Another thread may have mapped what serves this request meanwhile.
+        // Another thread may have mapped memory meanwhile that serves this request.
         if let Some(node) = state.take_in_place(wanted, effort, &self.driver)? {
             return Ok(node);
         }
@@ -137,11 +148,11 @@ impl Back {
         }
     }
 
-    /// Refuses what is larger than the whole device before anything is taken from the driver: all of its memory would be had first, page
-    /// by page, and others on the device would run out of it meanwhile.
+    /// Refuses a request that is larger than the whole device before the driver is asked. The pool would else create all of its memory
+    /// first, and other programs on the device would run out of it meanwhile.
     pub(super) fn fits_on_device(&self, bytes: u64) -> DriverResult<()> {
         let capacity_bytes = self.driver.device().capacity_bytes as u64;
-        // Whatever its ends share a page with: so many pages lie under it.
+        // At least so many pages lie under it, even if its ends share theirs with neighbours.
         let least_bytes = bytes.next_multiple_of(self.page_bytes.max(1));
         if least_bytes <= capacity_bytes {
             return Ok(());
@@ -164,7 +175,7 @@ impl Back {
         )
     }
 
-    /// Gets the memory of a plan and maps it: all of it, or none, but for what cannot be unmapped again.
+    /// Gets the memory of a plan and maps it: all of it, or none, but for mappings that cannot be unmapped again.
     fn carry_out(
         &self,
         plan: &Plan,
@@ -270,7 +281,7 @@ impl Back {
         }
         state.merge(plan.node);
         for (handle, at) in stuck {
-            // Nothing has used these addresses: the mapping goes as soon as the driver lets it.
+            // No work has used these addresses: the mapping is unmapped as soon as the driver allows it.
             state.handles.loose.retain(|loose| *loose != handle);
             let mapping = state.add_mapping(handle, at, 0);
             state.begin_unmapping(mapping);
@@ -315,7 +326,7 @@ impl Back {
 }
 
 impl State {
-    /// New memory. Its caller maps it, or puts it among what is loose.
+    /// Adds new memory. The caller maps it, or adds it to `loose`.
     pub(super) fn add_handle(
         &mut self,
         memory: PhysicalHandle,
@@ -327,14 +338,14 @@ impl State {
         self.handles.add(memory, pages, self.pages.now())
     }
 
-    /// Lets mappings go that nothing has used for long, if there are too many.
+    /// Begins to unmap mappings that were not used for long, if there are too many.
     fn begin_unmapping_old(&mut self, driver: &dyn Driver) {
         let per_handle = if self.is_short { 1 } else { MAPPINGS_PER_HANDLE };
         let most = per_handle * self.handles.handles.len();
         if self.handles.mappings.len() <= most + self.leaving.len() {
             return;
         }
-        // So that it can be seen which work is done. What cannot be found out now is found out later.
+        // To see which work is done. If the driver cannot answer now, it is asked again later.
         let _ = self.streams.record_all(driver);
         let _ = self.streams.poll_for([], driver);
         let too_many = self.handles.mappings.len() - self.leaving.len() - most;
@@ -350,7 +361,7 @@ impl State {
         }
     }
 
-    /// Lets a mapping go that nothing uses, whose work is done, and whose memory has other addresses.
+    /// Begins to unmap a mapping that is unused, whose work is done, and whose memory has other addresses.
     fn begin_unmapping_if_unused(&mut self, id: MappingId) {
         let Some(mapping) = self.handles.mappings.find(id.0).copied() else { return };
         let handle = self.handles.handle(mapping.handle);
@@ -368,8 +379,7 @@ impl State {
 }
 
 impl Back {
-    /// Gives memory that nothing live touches back to the driver; returns how many bytes. Waits for work that still uses
-    /// some of it.
+    /// Gives memory that no used range touches back to the driver; returns how many bytes. Waits for work that still uses some of it.
     pub(in crate::pool) fn trim(&self) -> u64 {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         self.settle_gone_streams();
@@ -384,7 +394,7 @@ impl Back {
         }
         let mut state = self.state.lock();
         state.give_back_withheld(&self.driver);
-        // What cannot be waited for cannot be given back; what is left simply stays.
+        // Memory that cannot be waited for stays.
         let _ = state.streams.record_all(&self.driver);
         let pages = state.pages_above_keeping(self.page_bytes);
         let most = ReleaseLimits { enough_pages: pages, pages, since: u32::MAX };
@@ -400,8 +410,8 @@ impl Back {
         released
     }
 
-    /// Gives some pages back that nothing has used since `since` and for which nothing is waited, a few at a time, so that
-    /// a thread that needs to map something does not wait for long. Returns how many.
+    /// Gives some pages back that were not used since `since`, without waiting for work, a few at a time, so that a thread that needs to
+    /// map something does not wait for long. Returns how many.
     pub(in crate::pool) fn expire(&self, most: usize, since: u32) -> usize {
         if self.belongs_to_capture() || !self.has_pages() {
             // The driver would wait for the whole device to take a chunk back.
@@ -436,8 +446,8 @@ impl Back {
         given_back
     }
 
-    /// Gives back what was taken for a request that failed all the same: memory that lies nowhere, as far as more than so much is
-    /// reserved. Others on the device may have use for it.
+    /// Releases memory that was created for a request that failed all the same: loose memory, until no more than `reserved_bytes` are
+    /// reserved. Other programs on the device may need it.
     #[cold]
     pub(in crate::pool) fn release_beyond(&self, reserved_bytes: u64) {
         if !self.has_pages() {
@@ -449,7 +459,7 @@ impl Back {
         self.release_loose((excess_bytes / self.page_bytes) as usize, u32::MAX);
     }
 
-    /// Lets go of memory that is mapped nowhere, at most so many pages, and nothing that was used after `since`; returns their bytes.
+    /// Releases loose memory, at most so many pages, and none that was used after `since`; returns their bytes.
     pub(super) fn release_loose(&self, most: usize, since: u32) -> u64 {
         let loose = self.state.lock().take_loose(most, since);
         let mut kept = Vec::new();
@@ -471,7 +481,7 @@ impl Back {
         released
     }
 
-    /// Gives memory that nothing uses to another back of the same device, about so many pages. Nothing is waited for.
+    /// Gives unused memory to another back of the same device, about so many pages. It waits for no work.
     pub(in crate::pool) fn lend(&self, most: usize) -> Vec<Lent> {
         if self.belongs_to_capture() || !self.has_pages() || most == 0 {
             return Vec::new();
@@ -488,7 +498,7 @@ impl Back {
             ReleaseLimits { enough_pages: most.saturating_sub(loose), pages, since: u32::MAX };
         state.begin_unmapping_unused_handles(most, passed, &mut 0);
         drop(state);
-        // What cannot be unmapped stays here.
+        // Memory that cannot be unmapped stays here.
         let _ = self.unmap_leaving(Wait::No);
         let mut state = self.state.lock();
         let lent = state.take_loose(pages, u32::MAX);
@@ -510,7 +520,7 @@ impl Back {
 }
 
 impl State {
-    /// Lets all mappings of handles go that nothing uses, and whose work is may_go. Returns how many pages the handles have. Looks
+    /// Begins to unmap all mappings of unused handles, if `may_go` holds for their points. Returns how many pages the handles have. Looks
     /// at handles from a number on.
     fn begin_unmapping_unused_handles(
         &mut self,
@@ -571,7 +581,7 @@ impl State {
         self.pages.tick();
     }
 
-    /// A mapping that nothing uses is to go: its addresses serve nothing any more.
+    /// An unused mapping is to be unmapped: its addresses serve no request any more.
     pub(super) fn begin_unmapping(&mut self, id: MappingId) {
         let mapping = *self.handles.mapping(id);
         let hole = self.pages.hole_around(mapping.first);
@@ -584,7 +594,7 @@ impl State {
         self.leaving.push(Leaving { node, mapping: id });
     }
 
-    /// A mapping is gone.
+    /// A mapping was unmapped.
     pub(super) fn end_unmapping(&mut self, Leaving { node, mapping }: Leaving) {
         let range = self.handles.mapping(mapping).range();
         self.remove_mapping(mapping);
@@ -598,7 +608,7 @@ impl State {
         self.handles.loose.iter().map(|id| self.handles.handle(*id).pages).sum()
     }
 
-    /// Takes memory that is mapped nowhere, up to so many pages, and nothing that was used after `since`.
+    /// Takes loose memory, up to so many pages, and none that was used after `since`.
     fn take_loose(&mut self, most: usize, since: u32) -> Vec<Lent> {
         let mut pages = 0;
         let mut taken = Vec::new();

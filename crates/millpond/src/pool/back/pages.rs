@@ -1,4 +1,17 @@
 //! The pages of the pool's addresses: which have memory that can be used, and which mapping gives it to them.
+//!
+//! A page is *used* while it does not lie wholly in a hole: a block or slab touches it, or its mapping is to be unmapped. A hole is a free range with
+//! all that is free beside it. So the caller that takes or frees a range passes the hole around it, and no page counts its users.
+//!
+//! ```text
+//!   open[page]  = it is mapped, and its memory is in use through no other address
+//!   ready[page] = open ∧ ¬used
+//!   the pages of a hole that lie wholly in it = a maximal run of pages that are not used
+//!   used()      = Σ used − those whose mapping is to be unmapped
+//! ```
+//!
+//! Facts are bits, 64 pages to a word: the number of pages of a block is as random as its size, and a processor that has to guess how often a
+//! loop runs guesses wrong.
 
 use std::ops::Range;
 
@@ -12,17 +25,10 @@ impl MappingId {
     const NONE: MappingId = MappingId(u32::MAX);
 }
 
-/// A page is *used* while a block or slab touches it, which is while it does not lie wholly in a hole: a free range with all that is free
-/// beside it. So the caller that takes or frees a range says what hole it lies in, and no page has to count its users.
-///
-/// ```text
-///   open[page]  = it is mapped, and its memory is in use through no other address
-///   ready[page] = open ∧ ¬used
-///   the pages of a hole that lie wholly in it = a maximal run of pages that are not used
-/// ```
+/// All pages. See the [module](self) for the equations.
 #[derive(Debug)]
 pub(in crate::pool) struct Pages {
-    /// A page has two to the power of this bytes.
+    /// A page has 2 to the power of this bytes.
     page_bits: u32,
     words: PageWords,
     mappings: Vec<MappingId>,
@@ -31,7 +37,7 @@ pub(in crate::pool) struct Pages {
     top: usize,
     /// Used pages, but for those whose mapping is on its way out.
     used: usize,
-    /// Goes up from time to time, so that it can be told how long memory has not been used.
+    /// A clock that goes up from time to time, by which the age of unused memory is measured.
     now: u32,
 }
 
@@ -167,7 +173,7 @@ impl Pages {
         if (first + 1) << self.page_bits > hole.end() {
             return;
         }
-        // Beyond the pages that were ever used, nothing is asked for.
+        // No caller asks for pages beyond those that were ever used.
         if let Some(place) = self.holes.get_mut(first as usize) {
             *place = id;
         }
@@ -181,7 +187,7 @@ impl Pages {
         self.now
     }
 
-    /// Time goes by. What was used meanwhile has been looked at.
+    /// The clock goes up by one. The caller has noted which pages were used meanwhile.
     pub(super) fn tick(&mut self) {
         self.words.forget_recent();
         self.now += 1;
@@ -203,7 +209,7 @@ impl Pages {
         changed
     }
 
-    /// The mapping of some pages is on its way out: the pages are in nobody's way, and in no hole.
+    /// The mapping of some pages is to be unmapped: the pages are in no hole until then.
     pub(super) fn begin_leaving(&mut self, pages: Range<usize>) {
         self.words.take(pages.clone());
         pages.for_each(|page| self.set_open(page, false));
@@ -222,15 +228,15 @@ const PAGES: usize = u64::BITS as usize;
 struct PageWord {
     /// It has memory, which is not in use through another address.
     open: u64,
-    /// Something in use touches it, or its mapping is on its way out.
+    /// A used range touches it, or its mapping is to be unmapped.
     used: u64,
     /// Its memory is mapped at other addresses, too.
     shared: u64,
-    /// It was used, or has been mapped, since time last went by.
+    /// It was used, or mapped, since the last tick of the clock.
     recent: u64,
 }
 
-/// What became of some pages.
+/// How many pages were taken or given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     pages: usize,
@@ -253,7 +259,7 @@ fn bits_before(page: usize) -> u64 {
     bit(page) - 1
 }
 
-/// Runs something on each word that has some of the pages, with their bits, and adds up the answers. Nearly always one has all.
+/// Calls `run` with each word that has some of the pages, and their bits, and adds up the answers. Nearly always one word has all.
 #[inline(always)]
 fn sum(pages: Range<usize>, mut run: impl FnMut(usize, u64) -> u32) -> usize {
     if pages.start >= pages.end {
@@ -399,7 +405,7 @@ impl PageWords {
         }) > 0
     }
 
-    /// The first of the pages that nothing uses around one of them, without a page in use between.
+    /// The first page of the run of unused pages around a page.
     fn first_unused_around(&self, page: usize) -> usize {
         let mut word = page / PAGES;
         let mut used = self.word(page).used & bits_before(page);
@@ -433,7 +439,7 @@ impl PageWords {
             }
             page = (page / PAGES + 1) * PAGES;
         }
-        // What lies beyond the words is not ready.
+        // Pages beyond the words are not ready.
         (except != 0 && end < range.end).then_some(end.max(range.start))
     }
 

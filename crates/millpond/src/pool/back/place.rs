@@ -1,4 +1,14 @@
-//! Where a block can go: among what has memory, or where least is missing.
+//! Where a block comes to lie: among open pages, or where a plan brings memory.
+//!
+//! A search takes the upper end of the smallest hole that has open pages there, else the shortest run of open pages within a hole. If there is
+//! neither, a plan completes a hole, or composes the block at fresh addresses: a part of a handle at either end, whole handles between. New memory
+//! comes in handles as large as fit, while the pool is within its slack.
+//!
+//! ```text
+//!   Found             every page of the range is open, no two are the same memory, and the stream comes after its points, or can be made to
+//!   Plan.pieces       disjoint pages, rising; Σ used bits + pages that were open before = the pages of the block
+//!   cheaper(a, b)     = (new pages, mappings, pages) is less; where memory is short, (new pages, pages, mappings)
+//! ```
 
 use std::ops::Range;
 
@@ -13,31 +23,32 @@ use crate::pool::streams::{OrderBy, Points, StreamSlot};
 /// Holes that are looked at for a block, at the most, and ready runs in them for one that fits at the upper end of none.
 const MOST_HOLES: usize = 64;
 const MOST_RUNS: usize = 64;
-/// Holes that are looked at for one that the stream comes after anyway, where there are several streams: most are others', and to wait for
-/// one of them costs less than to look at them all.
+/// The same for memory that the stream comes after anyway, where there are several streams: most holes are other streams', and waiting for
+/// one of them costs less than looking at all.
 const MOST_OF_SEVERAL: usize = 16;
 /// Holes that are looked at for where least is missing.
 const MOST_WITHOUT_MEMORY: usize = 16;
 
-/// What a search for a run of open pages has found so far: the room in the run, and a place there.
+/// A search for a run of open pages, so far: the best run's bytes, and a place there.
 struct RunSearch {
     best: Option<(u64, Found)>,
     holes: usize,
     runs: usize,
 }
 
-/// What has to be done for a block to lie somewhere.
+/// The price of a place for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Price {
-    /// Pages for which there is no memory that could be used.
+    /// Pages for which memory must be created.
     pub(super) new_pages: usize,
     pub(super) mappings: usize,
-    /// Pages that nothing used before.
+    /// Pages that no range used before.
     pub(super) pages: usize,
 }
 
 impl Price {
-    /// By what is dearest. Where memory is short that is pages, of which neighbours can share those at their ends, and else mappings.
+    /// The price with its dearest part first. After new pages that is mappings; where memory is short, pages, because neighbours can share
+    /// those at their ends.
     pub(super) fn order(self, is_short: bool) -> (usize, usize, usize) {
         let Price { new_pages, mappings, pages } = self;
         if is_short { (new_pages, pages, mappings) } else { (new_pages, mappings, pages) }
@@ -68,12 +79,12 @@ pub(super) enum Source {
     Free(HandleId),
 }
 
-/// A block that has its place, and what must be mapped for it.
+/// A block that has its place, and the handles that must be mapped for it.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) node: NodeId,
     pub(super) pieces: Vec<Piece>,
-    /// What its user has been made to come after, of memory that it gets from elsewhere.
+    /// The points of memory that is mapped for it. Its stream comes after them already.
     pub(super) points: Points,
 }
 
@@ -96,7 +107,7 @@ struct Fresh {
     pages: Range<usize>,
 }
 
-/// What is free, as a search found it.
+/// Free memory that a search has found.
 #[derive(Debug, Default)]
 struct FreeMemory {
     /// Wholly free handles of each size in [`HANDLE_PAGES`], those first that were found last; and of other sizes.
@@ -108,7 +119,8 @@ struct FreeMemory {
     prefix: Option<(HandleId, usize)>,
 }
 
-/// A slab's blocks go to streams that may have to wait for what was there before; a block's user has waited.
+/// A slab keeps the points of its memory, because its blocks go to streams that may have to wait for them. The stream of a block comes
+/// after them.
 pub(super) fn keep_points(used_for: Use) -> KeepPoints {
     if used_for == Use::Slab { KeepPoints::Yes } else { KeepPoints::No }
 }
@@ -214,7 +226,7 @@ impl State {
         })
     }
 
-    /// Whether there can be ranges that this requester has to wait for.
+    /// Whether there can be ranges that the requester has to wait for.
     fn has_unordered(&self, requester: Requester) -> bool {
         self.streams.are_several() || requester.slot == StreamSlot::NONE
     }
@@ -268,7 +280,7 @@ impl State {
         let mut from = whole.start;
         while let Some(run) = self.pages.next_ready(from..whole.end) {
             from = run.end;
-            // With what is free of the pages beside it that neighbours use.
+            // With the free parts of the pages beside it that neighbours use.
             let begin = match run.start == whole.start {
                 true => hole.start,
                 false => self.pages.start_of(run.start),
@@ -303,7 +315,7 @@ impl State {
         let usable = |points: &Points| self.streams.can_serve(points, requester.slot);
         let most =
             if effort == SearchEffort::Exhaustive { usize::MAX } else { MOST_WITHOUT_MEMORY };
-        // Of the last hole, what lies beyond was never mapped.
+        // The last hole goes on beyond this, where no page was ever mapped.
         let top = self.pages.start_of(self.pages.top());
         let mut best: Option<(Price, Found)> = None;
         let mut looked_at = 0;
@@ -335,7 +347,7 @@ impl State {
         price.order(self.is_short) < than.order(self.is_short)
     }
 
-    /// What it takes for a block to lie somewhere in a hole. `None`: some page there is mapped, and its memory is in use elsewhere.
+    /// The price of a place in a hole. `None`: some page there is mapped, and its memory is in use elsewhere.
     fn price(
         &self,
         start: u64,
@@ -345,7 +357,7 @@ impl State {
     ) -> Option<Price> {
         let touched = self.pages.of(start, bytes);
         let unused = self.pages.whole_in(start..start + bytes, hole.range());
-        // What neighbours use is there, unless it is on its way.
+        // Pages that neighbours use are open, unless they are still being mapped.
         if touched.clone().any(|page| !unused.contains(&page) && !self.pages.is_open(page)) {
             return None;
         }
@@ -439,7 +451,7 @@ impl State {
         points
     }
 
-    /// What must have happened before a range of a hole may be used through its own addresses.
+    /// The points after which a range of a hole may be used through its own addresses.
     pub(super) fn points_around(&self, found: Found, bytes: u64) -> Points {
         let hole = self.heap.node(found.node);
         let mut points = hole.points.clone();
@@ -453,7 +465,7 @@ impl State {
         points
     }
 
-    /// Where fresh addresses begin: after all that was ever mapped, beginning with what is free of the last page.
+    /// Where fresh addresses begin: after the last page that was ever mapped, or with the free part of that page.
     fn find_fresh(&self, wanted: Wanted) -> Option<Fresh> {
         let Wanted { bytes, align, requester, .. } = wanted;
         let id = self.heap.at_end()?;
@@ -582,7 +594,7 @@ impl State {
         (Place { found, comes_after_hole: is_begun }, pieces)
     }
 
-    /// Memory that was created ahead of need, and nothing else.
+    /// Only memory that was created ahead of need.
     fn find_ready(&self) -> FreeMemory {
         let mut free = FreeMemory::default();
         for handle in &self.handles.loose {
@@ -591,8 +603,8 @@ impl State {
         free
     }
 
-    /// Free memory for a block of so many pages: handles in turn, from where the last search ended.
-    /// Not what lies under some pages, which the block will use where it is.
+    /// Free memory for a block of so many pages: handles in turn, from where the last search ended. Not the memory under `except`, which
+    /// the block uses where it is.
     fn find_free(&mut self, count: usize, wanted: Wanted, except: Range<usize>) -> FreeMemory {
         let mut free = FreeMemory::default();
         let all_are_waitable =

@@ -1,4 +1,10 @@
-//! What of the back is under its lock: where ranges are taken, where their memory is to come from, what is given back.
+//! All that the back's lock protects: ranges are taken here, and freed.
+//!
+//! ```text
+//!   used_bytes     = Σ blocks, slabs and kept ranges
+//!   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
+//!   every page that a block, a slab or a kept range touches is mapped, and owned through that address
+//! ```
 
 use super::chunks::Chunks;
 use super::growth::Growth;
@@ -13,11 +19,7 @@ use crate::driver::{Driver, DriverResult};
 use crate::pool::blocks::HeaderId;
 use crate::pool::streams::{OrderBy, Points, StreamSlot, Streams};
 
-/// ```text
-///   used_bytes = Σ blocks and slabs
-///   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
-///   every page that a block or slab touches is mapped, and owned through that address
-/// ```
+/// See the [module](self), which has the equations.
 #[derive(Debug)]
 pub(in crate::pool) struct State {
     pub(in crate::pool) heap: Heap,
@@ -27,32 +29,32 @@ pub(in crate::pool) struct State {
     pub(super) chunks: Chunks,
     pub(super) handles: Handles,
     pub(super) largest_handle_pages: usize,
-    /// The driver had no more when it was last asked, and nothing was given back since.
+    /// The driver had no more memory when it was last asked, and none was given back since.
     pub(super) is_short: bool,
-    /// The last search for memory that its stream comes after, if it found none and there is no more since.
+    /// The last search for memory that its stream comes after anyway, if it found none and no memory was freed since.
     pub(super) failed_search: Option<FailedSearch>,
     /// Free ranges that streams keep for themselves.
     pub(super) kept: Kept,
     /// Mappings that are on their way out.
     pub(super) leaving: Vec<Leaving>,
-    /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
+    /// Ranges that wait for a capture's end, or for the device: other streams cannot be made to wait for their points.
     pub(super) withheld: Vec<NodeId>,
     pub(super) used_bytes: u64,
-    /// The most that were used since statistics were reset, but for what is used now.
+    /// The most used bytes since statistics were reset, without the bytes used now.
     pub(super) peak_used_bytes: u64,
     pub(super) reserved_bytes: u64,
     pub(super) peak_reserved_bytes: u64,
-    /// What trimming leaves.
+    /// Trimming leaves so many bytes.
     pub(super) keep_bytes: u64,
-    /// The least that the driver is asked for, where that is much.
+    /// The fewest bytes that the driver is asked for, where it has no pages.
     pub(super) grows_by_bytes: u64,
     pub(super) growth: Growth,
     pub(in crate::pool) counts: BackCounts,
-    /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
+    /// Headers of blocks that are gone. They are here because a thread that takes a block has this lock.
     pub(super) unused_headers: Vec<HeaderId>,
 }
 
-/// A search that found nothing.
+/// A search that found no memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FailedSearch {
     pub(super) requester: StreamSlot,
@@ -62,7 +64,7 @@ pub(super) struct FailedSearch {
     pub(super) passes: u64,
 }
 
-/// What the back has done so far.
+/// Counts of what the back has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::pool) struct BackCounts {
     pub(in crate::pool) page_moves: u64,
@@ -86,7 +88,7 @@ impl State {
         Ok(Some(self.take(found, bytes, used_for, keep_points(used_for))))
     }
 
-    /// As [`take_in_place`](Self::take_in_place), and tries others when a stream turns out to be captured, or gone.
+    /// As [`take_in_place`](Self::take_in_place), and tries other ranges when a stream turns out to be captured, or gone.
     pub(super) fn take_in_place_retrying(
         &mut self,
         wanted: Wanted,
@@ -132,7 +134,7 @@ impl State {
         taken
     }
 
-    /// What is left of a hole above what was taken begins there.
+    /// The rest of a hole above a taken range begins there.
     #[inline]
     pub(super) fn hole_above_begins(&mut self, taken: NodeId) {
         let above = self.heap.node(taken).next.node();
@@ -174,7 +176,7 @@ impl State {
         if waits > 1
             && let Some(point) = self.streams.point_after(&points, requester.slot, driver)
         {
-            // What is left of the range is for others, who would have to wait for as many.
+            // The rest of the range is for other requests, which would have to wait for as many points.
             self.heap.node_mut(found.node).points = point;
         }
         Ok(())
@@ -201,7 +203,7 @@ impl State {
         holes.map(largest).max().unwrap_or(0)
     }
 
-    /// Pages of memory that nothing uses.
+    /// Pages of memory that no range uses.
     pub(in crate::pool) fn spare_pages(&self) -> usize {
         self.handles.pages.saturating_sub(self.pages.used())
     }
@@ -226,7 +228,7 @@ impl State {
         self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.reserved_bytes);
     }
 
-    /// What was once used no longer says what may be reserved.
+    /// The bytes that were once used no longer say how many may be reserved.
     pub(in crate::pool) fn forget_peak(&mut self) {
         self.growth.forget_peak(self.reserved_bytes);
     }
@@ -291,7 +293,7 @@ impl State {
         self.streams.forget_needless(&mut self.heap.node_mut(merged).points);
     }
 
-    /// Gives back what had to wait for a capture, if that is over, or for the device.
+    /// Frees ranges that had to wait for a capture's end, or for the device, if they need not any more.
     pub(super) fn give_back_withheld(&mut self, driver: &dyn Driver) {
         if self.withheld.is_empty() || self.streams.order_by() == OrderBy::SameStream {
             return;
@@ -303,7 +305,7 @@ impl State {
         }
     }
 
-    /// Where there is memory, by address: from and to. Memory that nothing uses is at the first of its addresses only.
+    /// Where there is memory, by address: from and to. Unused memory counts at the first of its addresses only.
     pub(in crate::pool) fn ranges_with_memory(&self) -> Vec<(u64, u64)> {
         let chunks = self.chunks.ranges(&self.heap);
         if !chunks.is_empty() {
@@ -327,7 +329,7 @@ impl State {
         ranges
     }
 
-    /// Checks the equations above [`State`] and its parts, while nobody maps anything. Slow.
+    /// Checks the equations of this module and of its parts. The caller holds `mapping`. Slow.
     pub(super) fn assert_valid(&self, span_bytes: u64, page_bytes: u64) {
         self.heap.assert_valid(span_bytes);
         self.assert_kept_valid();
@@ -371,7 +373,8 @@ impl State {
         }
     }
 
-    /// `owned` is what is used through the mappings, no page of a handle through two, and all others are closed meanwhile.
+    /// `owned` has the pages that are used through the mappings. No page of a handle is used through two of them, and it is closed at its
+    /// other addresses.
     fn assert_handles_valid(&self) {
         let mut loose = 0;
         for (number, handle) in self.handles.handles.iter() {
@@ -406,8 +409,8 @@ impl State {
         assert_eq!(self.handles.pages, pages);
     }
 
-    /// What can be had as one block without new memory, at the least: all spare pages, moved together, but for the one that a block
-    /// which does not begin on a page needs more. Without pages, the largest free range.
+    /// The largest block that is certain to need no new memory: all spare pages, mapped in a row, but for one, since a block need not
+    /// begin on a page. Without pages, the largest free range.
     pub(in crate::pool) fn largest_free_bytes(&self, page_bytes: u64) -> u64 {
         if self.chunks.reserved_bytes() == 0 {
             return self.spare_pages().saturating_sub(1) as u64 * page_bytes;

@@ -1,4 +1,10 @@
-//! Streams that wait for points of others, and what they then come after.
+//! How a stream comes after points of others: events that stand for points, streams that wait for them, and waits for the whole device.
+//!
+//! ```text
+//!   an event stands for all points of its stream up to its number
+//!   s waited for event (t, n), recorded after t waited for (u, m)  ⇒  s also comes after (u, m)
+//!   a point that is being settled passes when the host has waited for the device, or stays unrecorded if that failed
+//! ```
 
 use std::collections::BTreeSet;
 
@@ -11,8 +17,8 @@ use crate::driver::{
     RelaxedCalls, Stream,
 };
 
-/// Whether an error says that a stream's points cannot be waited for with an event. It is known of the stream then, and memory that
-/// would have to wait for it [cannot serve](Streams::can_serve) others.
+/// Whether an error says that a stream's points cannot be waited for with an event. The stream is marked then, and memory that it freed
+/// [cannot serve](Streams::can_serve) other streams.
 pub(in crate::pool) fn is_unwaitable_stream(error: &DriverError) -> bool {
     match error.kind {
         DriverErrorKind::CaptureUnsupported => true,
@@ -21,7 +27,7 @@ pub(in crate::pool) fn is_unwaitable_stream(error: &DriverError) -> bool {
     }
 }
 
-/// Whether nothing may be recorded on a stream because of a capture.
+/// Whether a capture forbids events on a stream.
 fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
     match driver.capture_state(stream) {
         Ok(state) => Ok(state != CaptureState::None),
@@ -31,15 +37,15 @@ fn is_captured(stream: Stream, driver: &dyn Driver) -> DriverResult<bool> {
     }
 }
 
-/// Which points the device is waited for.
+/// For which points the host waits for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Settle {
-    /// Those that can be waited for in no other way.
+    /// Those of streams that are gone: no event can be recorded for them.
     Gone,
     All,
 }
 
-/// Points that pass when the device has been waited for: the last of each stream. Nothing, if there are none.
+/// Points that pass when the host has waited for the device: the last of each stream.
 #[derive(Debug)]
 #[must_use = "points that are not settled stay as if they had passed into other hands"]
 pub(in crate::pool) struct Settling(Vec<Point>);
@@ -84,8 +90,7 @@ impl Streams {
             self.spare_events.push(event);
             return Err(error);
         }
-        // Whoever begins a capture, or destroys the stream, so that another gets its handle, does it in another thread, and perhaps
-        // at this moment.
+        // Another thread may have begun a capture meanwhile, or destroyed the stream, so that another stream got its handle.
         if now.is_none() || self.epoch() != now {
             let checked = self.check_is_there(slot, driver);
             if let Err(error) = checked.and_then(|()| self.check_capture(slot, driver)) {
@@ -119,14 +124,15 @@ impl Streams {
         }
     }
 
-    /// Records what is unrecorded on every stream, so that it can be waited for.
+    /// Records an event on every stream that has points without one, so that they can be waited for.
     ///
     /// # Errors
     /// The first. Every stream was tried: one that is captured does not keep the others.
     pub(in crate::pool) fn record_all(&mut self, driver: &dyn Driver) -> DriverResult<()> {
         let mut all = Ok(());
         for slot in self.unrecorded.iter().collect::<Vec<_>>() {
-            // Nobody has to be asked once more about a stream that is gone, but about another thread's: it may be this one's.
+            // The driver need not be asked again about a stream that is gone. But a thread's own stream counts as gone in other threads,
+            // and may be this thread's.
             let state = self.state(slot);
             if !state.is_gone || state.is_of_thread() {
                 all = all.and(self.record(slot, driver));
@@ -245,7 +251,7 @@ impl Streams {
         self.destroy_spare_events(MOST_SPARE_EVENTS, driver)
     }
 
-    /// Finds out what has passed, and keeps few events for the next time.
+    /// Asks the driver what has passed, and gives back all spare events but a few.
     ///
     /// # Errors
     /// The driver's. Some events stay.
@@ -277,9 +283,9 @@ impl Streams {
         Ok(())
     }
 
-    /// Makes a stream wait for all points that it is not ordered after; says for how many. What is for nobody's stream
-    /// [can serve](Self::can_serve) it: there is nothing to wait for. What those points' streams have waited for it comes after, too: that
-    /// is remembered, because a range has been used by many.
+    /// Makes a stream wait for all points that it is not ordered after; says for how many. A request for no stream gets only memory whose
+    /// points have passed, and waits for none. The stream also comes after all that those points' streams have waited for. It remembers
+    /// that, because many streams may have used a range.
     pub(in crate::pool) fn order(
         &mut self,
         points: &Points,
@@ -303,7 +309,7 @@ impl Streams {
         if waits > 0 && self.is_own_work(waiter, epoch, driver) {
             for wait in 0..waits {
                 let (stream, number) = waited[wait];
-                // More than so many are not remembered.
+                // No stream remembers more than this.
                 let most = MOST_WAITED.saturating_sub(waited.len());
                 let counts = |&(stream, number): &(StreamSlot, u64)| {
                     stream != waiter && !self.has_passed(Point { stream, number })
@@ -353,7 +359,8 @@ impl Streams {
         Ok(Some(number))
     }
 
-    /// Whether what was queued on a stream since `epoch` is its own work: not a capture's, not that of another stream with its handle.
+    /// Whether work queued on a stream since `epoch` was queued on this very stream: not in a capture, and not on another stream with the
+    /// same handle.
     fn is_own_work(&mut self, slot: StreamSlot, epoch: Option<u64>, driver: &dyn Driver) -> bool {
         let state = self.state(slot);
         let then = epoch.filter(|_| !state.is_of_thread());
@@ -386,7 +393,7 @@ impl Streams {
                 !self.has_passed(Point { stream, number })
             });
             if known.len() > MOST_WAITED / 2 {
-                // A wait that is not known of is made once more.
+                // A stream that has forgotten a wait makes it once more.
                 known.clear();
             }
             self.state(waiter).waited = known;
@@ -440,7 +447,7 @@ impl Streams {
     /// The points so far of streams that are gone, or of all, to be passed once the device has been waited for. The caller then waits,
     /// without the lock, and says how that went.
     pub(in crate::pool) fn begin_settling(&mut self, which: Settle) -> Settling {
-        // Also those that another thread is waiting for: who asks must not go on before they have passed.
+        // Also those that another thread is waiting for: the caller must not go on before they have passed.
         let is_open = |slot: &StreamSlot| {
             let state = self.known(*slot);
             state.is_some_and(|state| state.has_unrecorded || state.settling > 0)

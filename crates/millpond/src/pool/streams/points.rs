@@ -1,11 +1,17 @@
-//! Moments in streams after which memory may be used again.
+//! The points of a range of memory: moments in streams after which it may be used again.
+//!
+//! ```text
+//!   points          at most one of each stream, the newest
+//!   more            sorted by stream, without the first point's stream, never empty
+//!   size_of Points  24 bytes: every free range has some, and a search reads them
+//! ```
 
 /// A stream, as the pool numbers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::pool) struct StreamSlot(pub(in crate::pool) u32);
 
 impl StreamSlot {
-    /// Whoever takes memory for no stream in particular: what it takes must have passed.
+    /// No stream. A request for no stream gets only memory whose points have passed.
     pub(in crate::pool) const NONE: StreamSlot = StreamSlot(u32::MAX);
 }
 
@@ -16,11 +22,10 @@ pub(in crate::pool) struct Point {
     pub(in crate::pool) number: u64,
 }
 
-/// Points of several streams, the newest of each. Usually one, so the first is kept in place; in 24 bytes, because every free range
-/// has some and a search reads them.
+/// Points of several streams, the newest of each. There is usually one, so the first is stored in place.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Points {
-    /// [Nobody's](StreamSlot::NONE), if there are none: it frees nothing.
+    /// Of [no stream](StreamSlot::NONE), if there are no points.
     first: Point,
     more: Option<Box<More>>,
 }
@@ -29,11 +34,11 @@ pub(in crate::pool) struct Points {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct More {
     points: Vec<Point>,
-    /// How many there may be until it is worth looking which are needless.
+    /// With more points than this, the needless ones are looked for.
     forget_above: usize,
 }
 
-/// Points among which it is always worth looking which are needless.
+/// Among no more points than this, the needless ones are always looked for.
 const FEW_POINTS: usize = 8;
 
 impl Default for Points {
@@ -43,7 +48,7 @@ impl Default for Points {
     }
 }
 
-// Not derived: nearly always there is one, and nothing to call.
+// Not derived: nearly always there is one point, and this calls no function.
 impl Clone for Points {
     #[inline]
     fn clone(&self) -> Points {
@@ -62,8 +67,8 @@ impl Points {
         Points { first: point, more: None }
     }
 
-    /// As [`of`](Self::of), where there are some already. Field by field: what is put together elsewhere and copied in one piece the machine
-    /// has to wait for.
+    /// As [`of`](Self::of), in place. It writes field by field: a processor cannot forward a copy in one piece from the stores that put it
+    /// together, and waits.
     #[inline]
     pub(in crate::pool) fn become_of(&mut self, point: Point) {
         self.first.stream = point.stream;
@@ -71,7 +76,7 @@ impl Points {
         self.more = None;
     }
 
-    /// These, of which none are left. Field by field, as [`become_of`](Self::become_of).
+    /// Returns these and leaves none. It writes field by field, as [`become_of`](Self::become_of).
     #[inline]
     pub(in crate::pool) fn take(&mut self) -> Points {
         let Point { stream, number } = self.first;
