@@ -14,15 +14,15 @@
 //!       │
 //!   slabs                    64–256 KiB of blocks of one class; larger ones go past them       slabs
 //!       │
-//!   stream order             whose memory a stream may have, and what it must wait for         points, streams
+//!   stream order             whose memory a stream may have, and what it must wait for         streams
 //!       │
-//!   page backend             best fit in addresses, memory with several addresses              back, heap, pages
+//!   page backend             best fit in addresses, memory with several addresses              back
 //!       │
 //!   driver
 //! ```
 //!
 //! `tiers` holds them together: the journey of an allocation, of a free, and of what caches give up. A hit reads in `fast_path`,
-//! `thread_cache` and `shelves`; a miss goes on in `tiers/allocate`, `central`, `slabs`, `tiers/memory` and the back. Beside the journey stand
+//! `thread_cache` and `shelves`; a miss goes on in `tiers/allocate`, `central`, `slabs`, `tiers/memory`, `streams` and `back`. Beside the journey stand
 //! `regions`, which are tiers of their own, `background`, which looks after pools from time to time, `notes` on blocks of which more is known,
 //! and `statistics`.
 //!
@@ -43,7 +43,6 @@
 
 mod back;
 mod background;
-mod bins;
 #[allow(unsafe_code)]
 mod blocks;
 #[allow(unsafe_code)]
@@ -54,14 +53,9 @@ mod central;
 mod config;
 #[allow(unsafe_code)]
 mod fast_path;
-mod heap;
 #[allow(unsafe_code)]
 mod lock_free;
-mod nodes;
 mod notes;
-mod page_words;
-mod pages;
-mod points;
 mod regions;
 #[allow(unsafe_code)]
 mod shelves;

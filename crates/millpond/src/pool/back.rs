@@ -1,4 +1,4 @@
-//! The back of the pool: addresses, and memory under them, each page of which has one owner and perhaps several addresses.
+//! The page backend: addresses, and memory under them, each page of which has one owner and perhaps several addresses.
 //!
 //! ```text
 //!   addresses   ┌──block──┬─free─┬──slab──┬───────free───────┬─block─┬──────── never used ─ …
@@ -6,55 +6,73 @@
 //!   memory         A      B      C      B      –      C      D             3 and 5 are closed: B and C are in use through 1 and 2
 //! ```
 //!
-//! A block is placed by best fit in addresses, where every page is open: mapped, and in use through no other address. That takes no
-//! driver call. Else a hole is completed, or the block is composed at fresh addresses, of new memory while the pool is within its
-//! slack (`growth`), or of memory that nothing uses, which is mapped a second time (`plan`). A mapping stays when nothing uses it any more, so
-//! that a program that repeats itself finds its addresses as they were; those that were not used for long go, when they have become many.
+//! A block is placed by best fit in addresses, where every page is open: mapped, and its memory in use through no other address. That takes no
+//! driver call. Else a hole is completed, or the block is composed at fresh addresses: of new memory while the pool is within its slack, or of
+//! unused memory, which is mapped a second time. Unused mappings stay, so that a program that repeats itself finds its addresses as they were.
+//! The oldest of them go when a handle has more than four on average. The files in the order in which a request goes:
 //!
-//! Where the driver has no virtual memory management, addresses are the driver's own, and nothing moves (`chunks`).
+//! ```text
+//!   this file   what callers see: requests, frees, waits                      takes the lock
+//!   state       all that the lock protects; takes ranges and frees them
+//!   kept        free ranges that streams keep for themselves                  a request looks here first, if there are several streams
+//!   place       finds a place among open pages, or plans one with a mapping
+//!   heap, bins  addresses: nodes that tile the span; free ones by size
+//!   pages       a bit per page and fact: open, used, shared
+//!   handles     physical memory, its mappings, and the owner of each page
+//!   growth      how much new memory there may be, and memory ahead of need
+//!   mapping     carries a plan out with the driver; unmaps, trims, lends
+//!   chunks      instead of pages, where the driver cannot map memory
+//! ```
 //!
-//! Two locks. `state` is held briefly and never while the driver maps or unmaps; `mapping` is held by whoever
-//! does, so that there is one at a time. Lock order: `mapping`, then `state`.
+//! Two locks. `state` is held briefly and never while the driver maps or unmaps. `mapping` is held by the one thread that maps or unmaps. Lock
+//! order: `mapping`, then `state`.
+//!
+//! ```text
+//!   a request either takes open pages under `state`, or takes `mapping` and asks the driver
+//!   every byte of a used range lies on an open page, owned through that address
+//!   used_bytes ≤ reserved_bytes, but while memory is on its way
+//! ```
 
-mod ahead;
+mod bins;
 mod chunks;
-mod find;
 mod growth;
 mod handles;
+mod heap;
 mod kept;
 mod mapping;
-mod plan;
-mod release;
-mod sharing;
+mod pages;
+mod place;
 mod state;
 
 use parking_lot::{Mutex, MutexGuard};
 
+pub(super) use self::bins::STEP_BYTES;
 use self::chunks::Chunks;
-use self::growth::Growth;
+use self::growth::{Growth, largest_handle_pages};
 use self::handles::Handles;
+use self::heap::Heap;
+pub(super) use self::heap::{NodeId, Use};
 use self::kept::Kept;
-use self::plan::largest_handle_pages;
+use self::pages::Pages;
+pub(super) use self::state::{BackCounts, State};
 use super::blocks::HeaderId;
-use super::heap::{Heap, NodeId, Use};
-use super::pages::{MappingId, Pages};
-use super::points::{Points, StreamSlot};
-use super::streams::{Order, Settle, Streams, is_out_of_reach};
+use super::streams::{OrderBy, Points, Settle, StreamSlot, Streams, is_unwaitable_stream};
 use crate::driver::{
     Access, Counted, DevicePtr, Driver, DriverResult, PhysicalProperties, RelaxedCalls, Stream,
 };
 use crate::fork::Process;
 
-/// A stream, as a request names it and as the pool numbers it.
+/// The stream that a request is for, as the request names it and as the pool numbers it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taker {
+pub(super) struct Requester {
     pub(super) slot: StreamSlot,
     pub(super) handle: Stream,
 }
 
-impl Taker {
-    /// Takes memory for no stream in particular.
-    pub(super) const NOBODY: Taker = Taker { slot: StreamSlot::NOBODY, handle: Stream::LEGACY };
+impl Requester {
+    /// For a request that is for no stream in particular.
+    pub(super) const NO_STREAM: Requester =
+        Requester { slot: StreamSlot::NONE, handle: Stream::LEGACY };
 }
 
 /// A range that is wanted.
@@ -63,89 +81,31 @@ pub(super) struct Wanted {
     pub(super) bytes: u64,
     pub(super) align: u64,
     pub(super) used_for: Use,
-    pub(super) taker: Taker,
+    pub(super) requester: Requester,
 }
 
-/// Which free ranges may be taken.
+/// How far a search for memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Those that the stream comes after anyway.
-    Ordered,
-    /// Also those that it must be made to wait for, if new memory would exceed the slack.
-    WithinSlack,
-    /// Also those that it must be made to wait for.
-    Any,
-    /// As `Any`, and every one of them is looked at, however many there are: nothing else is left.
-    Every,
+pub(super) enum SearchEffort {
+    /// It takes only ranges that the stream comes after anyway.
+    NoWait,
+    /// It also makes the stream wait for a range, if new memory would exceed the slack.
+    WaitBeyondSlack,
+    /// It also makes the stream wait for a range.
+    Wait,
+    /// As `Wait`, and it looks at every free range, however many there are: the last resort.
+    Exhaustive,
 }
 
-/// What kind of memory a back holds, and how much more than is used.
+/// The kind of memory that a back holds, and its bounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackOptions {
     pub(super) slack: f64,
-    pub(super) order: Order,
+    pub(super) order: OrderBy,
     pub(super) properties: PhysicalProperties,
     pub(super) access: Access,
     /// Addresses, as a multiple of the device's memory: room for best fit not to run out of.
     pub(super) span_per_capacity: u64,
-}
-
-/// A search that found nothing.
-#[derive(Clone, Copy, Debug)]
-struct Missed {
-    taker: StreamSlot,
-    bytes: u64,
-    align: u64,
-    /// The [passes](Streams::passes) by then.
-    passes: u64,
-}
-
-/// What the back has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct BackCounts {
-    pub(super) page_moves: u64,
-    pub(super) pages_created: u64,
-    pub(super) pages_released: u64,
-    pub(super) cross_stream_waits: u64,
-}
-
-/// ```text
-///   used_bytes = Σ blocks and slabs
-///   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
-///   every page that a block or slab touches is mapped, and owned through that address
-/// ```
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) heap: Heap,
-    pub(super) pages: Pages,
-    pub(super) streams: Streams,
-    /// Memory of a driver without pages.
-    chunks: Chunks,
-    handles: Handles,
-    largest_handle_pages: usize,
-    /// The driver had no more when it was last asked, and nothing was given back since.
-    is_short: bool,
-    /// The last search for memory that its stream comes after, if it found none and there is no more since.
-    missed: Option<Missed>,
-    /// Free ranges that streams keep for themselves.
-    kept: Kept,
-    /// Mappings that are on their way out.
-    leaving: Vec<Leaving>,
-    /// Ranges that wait for a capture's end, or for the device: others cannot be made to wait for whoever freed them.
-    withheld: Vec<NodeId>,
-    used_bytes: u64,
-    /// The most that were used since statistics were reset, but for what is used now.
-    peak_used_bytes: u64,
-    reserved_bytes: u64,
-    peak_reserved_bytes: u64,
-    /// What trimming leaves.
-    keep_bytes: u64,
-    /// The least that the driver is asked for, where that is much.
-    grows_by_bytes: u64,
-    growth: Growth,
-    pub(super) counts: BackCounts,
-    /// Headers of blocks that are gone. They are here because whoever takes a block has this lock.
-    unused_headers: Vec<HeaderId>,
 }
 
 /// Memory that is neither used nor given back.
@@ -155,7 +115,7 @@ pub(super) struct Pending {
     pub(super) waiting_bytes: u64,
     /// The largest free range with memory under all of it.
     pub(super) largest_hole_bytes: u64,
-    /// Pages that nothing in use touches.
+    /// Pages that no used range touches.
     pub(super) spare_bytes: u64,
     /// Pages that are mapped nowhere.
     pub(super) loose_bytes: u64,
@@ -173,16 +133,9 @@ pub(super) struct Room {
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) room: Room,
-    /// For a slab, what happened to its memory before: the stream that took it comes after that, others that get a block
-    /// of it must too.
+    /// For a slab, the points of its memory. The stream that asked for it comes after them; other streams that get a block of it must,
+    /// too.
     pub(super) points: Points,
-}
-
-/// Addresses whose mapping is to go, once the work that used them is done.
-#[derive(Debug)]
-struct Leaving {
-    node: NodeId,
-    mapping: MappingId,
 }
 
 /// Addresses, and the memory under them.
@@ -236,7 +189,7 @@ impl Back {
                     page_bytes,
                 ),
                 is_short: false,
-                missed: None,
+                failed_search: None,
                 kept: Kept::default(),
                 leaving: Vec::new(),
                 withheld: Vec::new(),
@@ -300,29 +253,28 @@ impl Back {
 
     // Taking.
 
-    /// A range for a stream, among what has memory already. Whoever takes it may use it at once.
+    /// A range for a stream, where there is memory already. The stream may use it at once.
     pub(super) fn allocate_in_place(
         &self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
     ) -> DriverResult<Option<Placed>> {
         let mut state = self.state.lock();
-        if wanted.taker.slot == StreamSlot::NOBODY {
-            // Only what has passed will do, as far as it can be found out.
+        if wanted.requester.slot == StreamSlot::NONE {
+            // Only memory whose points have passed will do.
             let _ = state.streams.record_all(&self.driver);
             let _ = state.streams.poll_all(&self.driver);
         }
-        let mut node = state.take_in_reach(wanted, Reach::Ordered, &self.driver)?;
-        if node.is_none() && (reach != Reach::Ordered || !state.kept.is_empty()) {
-            // What streams keep to themselves merges only if there is nothing that the stream comes after anyway.
-            state.give_up_kept();
-            node = state.take_in_reach(wanted, reach, &self.driver)?;
+        let mut node = state.take_in_place_retrying(wanted, SearchEffort::NoWait, &self.driver)?;
+        if node.is_none() && (effort != SearchEffort::NoWait || !state.kept.is_empty()) {
+            // Kept ranges merge only if there is no other memory that the stream comes after anyway.
+            state.merge_all_kept();
+            node = state.take_in_place_retrying(wanted, effort, &self.driver)?;
         }
         Ok(node.map(|node| state.placed(node)))
     }
 
-    /// Frees blocks of their own at a point of a stream, and takes one for it, among what has memory already and what the stream comes
-    /// after anyway.
+    /// Frees blocks of their own on a stream, and takes one for it, where there is memory that the stream comes after anyway.
     #[inline]
     pub(super) fn free_and_allocate(
         &self,
@@ -335,20 +287,25 @@ impl Back {
         if blocks.len() > 0 {
             state.free(blocks, stream);
         }
-        let (node, start) = state.take_at_once(bytes, align, stream)?;
+        let (node, start) = state.take_without_wait(bytes, align, stream)?;
         Some(Room { node, start, header: state.unused_headers.pop() })
     }
 
-    /// A block among what has memory, where streams keep what they free: of the stream's own if one fits closely, else of what it comes
-    /// after anyway, else of what it can wait for at once.
-    pub(super) fn allocate_kept(&self, bytes: u64, align: u64, taker: Taker) -> Option<Room> {
+    /// A block where there is memory, and streams keep the ranges that they free: one of the stream's own ranges if one fits closely, else
+    /// memory that the stream comes after anyway, else a range of another stream, for which it waits.
+    pub(super) fn allocate_kept(
+        &self,
+        bytes: u64,
+        align: u64,
+        requester: Requester,
+    ) -> Option<Room> {
         let mut state = self.state.lock();
-        let mut node = state.take_own_kept(taker.slot, bytes, align);
+        let mut node = state.take_own_kept(requester.slot, bytes, align);
         if node.is_none() {
-            node = state.take_at_once(bytes, align, taker.slot).map(|(node, _)| node);
+            node = state.take_without_wait(bytes, align, requester.slot).map(|(node, _)| node);
         }
         if node.is_none() {
-            node = state.take_over(taker, bytes, align, &self.driver);
+            node = state.take_over(requester, bytes, align, &self.driver);
         }
         Some(state.room(node?))
     }
@@ -358,9 +315,9 @@ impl Back {
         self.state.lock().keep([block], stream);
     }
 
-    /// Lets all that streams keep to themselves merge with the rest.
-    pub(super) fn give_up_kept(&self) {
-        self.state.lock().give_up_kept();
+    /// Merges all kept ranges with the free ones.
+    pub(super) fn merge_all_kept(&self) {
+        self.state.lock().merge_all_kept();
     }
 
     /// A range for a stream, for which pages are moved or taken from the driver.
@@ -375,7 +332,7 @@ impl Back {
 
     // Giving back.
 
-    /// Frees blocks of their own at a point of a stream, and keeps their headers for others.
+    /// Frees blocks of their own at a point of a stream, and keeps their headers for the next blocks.
     pub(super) fn free(
         &self,
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
@@ -391,12 +348,12 @@ impl Back {
         state.give_back(node);
     }
 
-    /// Keeps the header of a block that is gone for others.
-    pub(super) fn header_is_unused(&self, header: HeaderId) {
+    /// Keeps the header of a block that is gone, for the next block.
+    pub(super) fn keep_unused_header(&self, header: HeaderId) {
         self.state.lock().unused_headers.push(header);
     }
 
-    /// The points of what is freed on some streams now.
+    /// The points of memory that is freed on some streams now.
     pub(super) fn points(&self, streams: impl IntoIterator<Item = StreamSlot>) -> Points {
         let mut state = self.state.lock();
         let mut points = Points::default();
@@ -410,8 +367,8 @@ impl Back {
     }
 
     /// Whether work of a stream comes after points by itself, as far as is known.
-    pub(super) fn is_ordered(&self, points: &Points, taker: StreamSlot) -> bool {
-        self.state.lock().streams.are_ordered(points, taker)
+    pub(super) fn is_ordered(&self, points: &Points, requester: StreamSlot) -> bool {
+        self.state.lock().streams.are_ordered(points, requester)
     }
 
     /// Whether a stream can be made to wait for points, as far as is known.
@@ -419,7 +376,7 @@ impl Back {
         self.state.lock().streams.can_wait_for(points)
     }
 
-    /// Records an event for what was freed on a stream so far, if that can be done now.
+    /// Records an event for all points of a stream so far, if that can be done now.
     pub(super) fn record(&self, stream: StreamSlot) {
         let _ = self.state.lock().streams.record(stream, &self.driver);
     }
@@ -433,7 +390,7 @@ impl Back {
         asked.is_ok() && self.state.lock().streams.have_passed(points)
     }
 
-    /// Waits for the points that `which` names, without the lock, so that nobody else waits, too.
+    /// Waits for the points that `which` names. It does so without the lock, so that other threads do not wait, too.
     fn wait_until_passed(&self, which: impl Fn(&State) -> Vec<Points>) -> DriverResult<()> {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         loop {
@@ -454,18 +411,20 @@ impl Back {
             let event = match event {
                 Ok(None) => return Ok(()),
                 Ok(Some(event)) => event,
-                Err(error) if is_out_of_reach(&error) && self.settle(Settle::Gone)? => continue,
+                Err(error) if is_unwaitable_stream(&error) && self.settle(Settle::Gone)? => {
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
-            // If somebody else has seen it pass and uses it again, this takes longer.
+            // If another thread has seen the event pass and has recorded it again, this takes longer.
             let answer = self.driver.synchronize_event(event);
             self.state.lock().streams.end_waiting();
             answer?;
         }
     }
 
-    /// Waits for the whole device, without the lock, if there are points that this makes pass; says whether there were. What was
-    /// withheld on their account is free then.
+    /// Waits for the whole device, without the lock, if there are points that this makes pass; says whether there were. Ranges that were
+    /// withheld because of them are free then.
     pub(super) fn settle(&self, which: Settle) -> DriverResult<bool> {
         let settling = self.state.lock().streams.begin_settling(which);
         if settling.is_empty() {
@@ -479,27 +438,27 @@ impl Back {
         answer.map(|()| true)
     }
 
-    /// Finds out which streams are gone, and waits for their work. What cannot be waited for now is left for another time.
+    /// Finds out which streams are gone, and waits for their work. Points that cannot be waited for now stay.
     pub(super) fn settle_gone_streams(&self) {
         let _ = self.state.lock().streams.record_all(&self.driver);
         let _ = self.settle(Settle::Gone);
     }
 
-    /// As the [function](avoiding_out_of_reach), for attempts that take the lock.
-    pub(super) fn avoiding_out_of_reach<T>(
+    /// As the [function](avoiding_unwaitable_streams), for attempts that take the lock.
+    pub(super) fn avoiding_unwaitable_streams<T>(
         &self,
         mut attempt: impl FnMut() -> DriverResult<T>,
     ) -> DriverResult<T> {
-        let find_out = |_: &mut ()| self.state.lock().streams.find_out_who_is_gone(&self.driver);
-        avoiding_out_of_reach(&mut (), |()| attempt(), find_out)
+        let find_out = |_: &mut ()| self.state.lock().streams.find_gone_streams(&self.driver);
+        avoiding_unwaitable_streams(&mut (), |()| attempt(), find_out)
     }
 
-    /// Forgets streams that are gone and have nothing left to pass, as far as it can be found out.
+    /// Forgets streams that are gone and have no points left to pass, as far as is known.
     pub(super) fn forget_gone_streams(&self) {
         let mut state = self.state.lock();
         let _ = state.streams.poll_all(&self.driver);
-        state.streams.find_out_who_is_gone(&self.driver);
-        state.give_up_kept_of_gone();
+        state.streams.find_gone_streams(&self.driver);
+        state.merge_kept_of_gone_streams();
         state.streams.forget_gone(&self.driver);
     }
 
@@ -514,7 +473,7 @@ impl Back {
         self.state.lock().streams.is_of_thread(stream)
     }
 
-    /// Forgets points that nobody has to wait for, as far as it can be found out.
+    /// Forgets points that no stream has to wait for, as far as is known.
     pub(super) fn forget_needless(&self, points: &mut Points) {
         let mut state = self.state.lock();
         let _ = state.streams.poll_for([&*points], &self.driver);
@@ -525,20 +484,20 @@ impl Back {
     pub(super) fn thread_ends(&self, stream: StreamSlot) {
         let mut state = self.state.lock();
         if state.streams.is_of_thread(stream) {
-            // No other thread will ask for what is kept for it.
-            state.give_up_of(stream);
+            // No other thread will ask for the ranges that are kept for it.
+            state.merge_kept_of(stream);
         }
         state.streams.thread_ends(stream, &self.driver);
     }
 
     /// Makes a stream wait for points, where it does not come after them anyway.
-    pub(super) fn order(&self, points: &Points, taker: Taker) -> DriverResult<()> {
-        if taker.slot == StreamSlot::NOBODY {
+    pub(super) fn order(&self, points: &Points, requester: Requester) -> DriverResult<()> {
+        if requester.slot == StreamSlot::NONE {
             return self.wait_until_passed(|_| vec![points.clone()]);
         }
         let mut state = self.state.lock();
-        let waits = state.streams.order(points, taker.slot, taker.handle, &self.driver)?;
-        state.missed = None;
+        let waits = state.streams.order(points, requester.slot, requester.handle, &self.driver)?;
+        state.failed_search = None;
         state.counts.cross_stream_waits += waits as u64;
         Ok(())
     }
@@ -559,7 +518,7 @@ impl Back {
         self.state.lock().keep_bytes = bytes;
     }
 
-    /// Users hold so much of what is used. `None`: nobody counts, and all of it may be theirs.
+    /// Users hold so many of the used bytes. `None`: statistics are off, and users may hold all of them.
     pub(super) fn set_live_bytes(&self, bytes: Option<u64>) {
         let mut state = self.state.lock();
         let bytes = bytes.unwrap_or(state.used_bytes);
@@ -571,20 +530,20 @@ impl Back {
         self.state.lock().may_grow_by(bytes)
     }
 
-    /// Whether a block for which there is no place needs more memory than there is. What caches keep is left to them otherwise: a program
-    /// that repeats itself finds its addresses as they were.
+    /// Whether a block for which there is no place needs more memory than there is. If it does not, caches keep their blocks, and a
+    /// program that repeats itself finds its addresses as they were.
     pub(super) fn needs_new_memory(&self, bytes: u64) -> bool {
         let spare_bytes = self.state.lock().spare_pages() as u64 * self.page_bytes;
         spare_bytes < bytes.next_multiple_of(self.page_bytes.max(1)) + self.page_bytes
     }
 
-    /// Checks everything that must hold while nobody calls. Slow.
+    /// Checks everything that must hold between calls. Slow.
     pub(super) fn assert_valid(&self) {
         let _mapping = self.mapping.lock();
         self.state.lock().assert_valid(self.span_bytes, self.page_bytes);
     }
 
-    /// Bytes of ranges in use: what users hold, what caches keep, and what slabs have left over.
+    /// Bytes of used ranges: blocks of users and of caches, and slabs.
     pub(super) fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes
     }
@@ -593,7 +552,7 @@ impl Back {
         self.state.lock().reserved_bytes
     }
 
-    /// What is neither used nor given back.
+    /// Memory that is neither used nor given back.
     pub(super) fn pending(&self) -> Pending {
         let state = self.state.lock();
         Pending {
@@ -605,8 +564,8 @@ impl Back {
     }
 
     /// Whether the memory belongs to a capture, which keeps it.
-    pub(super) fn is_captures(&self) -> bool {
-        self.state.lock().streams.order_by() == Order::SameStream
+    pub(super) fn belongs_to_capture(&self) -> bool {
+        self.state.lock().streams.order_by() == OrderBy::SameStream
     }
 
     /// The capture whose memory this is has been given up, and its work is done.
@@ -617,20 +576,20 @@ impl Back {
     }
 }
 
-/// Tries again when a stream turns out to be captured, or gone: it is known now, and memory that would have to wait for it is
-/// left alone. When several were, all others that are gone are found out, too.
-fn avoiding_out_of_reach<C, T>(
+/// Tries again when a stream turns out to be captured, or gone: the stream is marked now, and the next attempt leaves its memory alone.
+/// After several attempts, all streams that are gone are looked for.
+fn avoiding_unwaitable_streams<C, T>(
     context: &mut C,
     mut attempt: impl FnMut(&mut C) -> DriverResult<T>,
-    find_out_who_is_gone: impl Fn(&mut C),
+    find_gone_streams: impl Fn(&mut C),
 ) -> DriverResult<T> {
     const FEW_ATTEMPTS: usize = 4;
     const MOST_ATTEMPTS: usize = 16;
     for attempts in 1..MOST_ATTEMPTS {
         match attempt(context) {
-            Err(error) if is_out_of_reach(&error) => {
+            Err(error) if is_unwaitable_stream(&error) => {
                 if attempts == FEW_ATTEMPTS {
-                    find_out_who_is_gone(context);
+                    find_gone_streams(context);
                 }
             }
             answer => return answer,

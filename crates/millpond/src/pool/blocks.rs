@@ -18,7 +18,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::heap::NodeId;
+use super::back::NodeId;
 use super::lock_free::{BlockWord, Word};
 use super::sizes::{AtomicSizeAndShelf, Class, Shelf, SizeAndShelf, Units};
 

@@ -26,13 +26,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::back::Taker;
+use super::back::Requester;
 use super::blocks::{Entry, Numbers};
-use super::points::{Points, StreamSlot};
 use super::regions::BelongsTo;
 use super::shelves::Bounds;
 use super::sizes::{CLASSES, Class, SHELVES, Shape, Shelf};
 use super::slabs::Slabs;
+use super::streams::{Points, StreamSlot};
 use super::tiers::{Patience, Tiers};
 use crate::driver::{Driver, DriverResult};
 use crate::resource::AllocError;
@@ -330,18 +330,18 @@ impl Tiers {
         let mut entries = Vec::new();
         while entries.len() < count {
             let most = count - entries.len();
-            let batch = self.central.lock().slabs.take(class, StreamSlot::NOBODY, most);
+            let batch = self.central.lock().slabs.take(class, StreamSlot::NONE, most);
             let batch = match batch.entries.is_empty() {
                 false => Ok(Some(batch)),
                 true => {
-                    let added = self.add_slab(class, Taker::NOBODY, most, Patience::Some);
+                    let added = self.add_slab(class, Requester::NO_STREAM, most, Patience::Some);
                     added.map(|added| added.map(|(batch, _)| batch))
                 }
             };
             // For any stream means that nothing has to be waited for later.
             let ordered = batch.and_then(|batch| {
                 let batch = batch.expect("patient requests are served or fail");
-                let answer = self.back.order(&batch.points, Taker::NOBODY);
+                let answer = self.back.order(&batch.points, Requester::NO_STREAM);
                 entries.extend(batch.entries);
                 answer
             });
@@ -357,7 +357,7 @@ impl Tiers {
     fn set_aside_own(&self, shape: Shape, count: usize) -> DriverResult<()> {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            match self.place_own(shape, Taker::NOBODY, Patience::Some) {
+            match self.place_own(shape, Requester::NO_STREAM, Patience::Some) {
                 Ok(placed) => {
                     let (entry, _) = placed.expect("patient requests are served or fail");
                     entries.push(entry);
@@ -391,7 +391,7 @@ impl Tiers {
             } else {
                 self.page_map.set(entry.offset, None);
                 self.back.free_after(header.node(), Points::default());
-                self.back.header_is_unused(entry.header);
+                self.back.keep_unused_header(entry.header);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::bins::STEP_BYTES;
+use super::back::STEP_BYTES;
 use super::shelves::Bounds;
 use super::sizes::{AtomicShelf, Class, LARGEST_BYTES, LARGEST_CACHED_BYTES, Shelf, cached_bytes};
 use crate::nearest::nearest;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::blocks::Block;
 use super::fast_path::forget;
-use super::points::StreamSlot;
+use super::streams::StreamSlot;
 use crate::driver::DevicePtr;
 
 thread_local! {

@@ -15,11 +15,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::Pool;
-use super::back::{Taker, Wanted};
-use super::bins::STEP_BYTES;
-use super::heap::Use;
-use super::points::Points;
+use super::back::{Requester, STEP_BYTES, Use, Wanted};
 use super::sizes::Shape;
+use super::streams::Points;
 use super::tiers::Patience;
 use super::tiers::{Tiers, TiersOptions};
 use crate::driver::{
@@ -237,14 +235,14 @@ impl Tiers {
             bytes: bytes.next_multiple_of(STEP_BYTES),
             align: STEP_BYTES,
             used_for: Use::Block,
-            taker: Taker::NOBODY,
+            requester: Requester::NO_STREAM,
         };
         match self.allocate_range(wanted, Patience::Some) {
             Ok(placed) => {
                 let (placed, _) = placed.expect("patient requests are served or fail");
                 self.back.free_after(placed.room.node, Points::default());
                 if let Some(header) = placed.room.header {
-                    self.back.header_is_unused(header);
+                    self.back.keep_unused_header(header);
                 }
                 Ok(())
             }
@@ -319,10 +317,10 @@ impl Tiers {
         if self.has_forked() {
             return Ok(());
         }
-        let (taker, _) = self.taker_of(stream)?;
-        let points = self.back.points([taker.slot]);
+        let (requester, _) = self.requester_of(stream)?;
+        let points = self.back.points([requester.slot]);
         // With one stream nothing is recorded by itself; these points are looked at later.
-        self.back.record(taker.slot);
+        self.back.record(requester.slot);
         for member in self.family.regions.lock().iter_mut() {
             if member.capture.is_some_and(&is_released) && member.given_up.is_none() {
                 member.given_up = Some(points.clone());
@@ -355,7 +353,7 @@ impl Tiers {
             if !self.back.has_passed(&points, sweep == Sweep::Waiting) {
                 continue;
             }
-            if region.back.is_captures() {
+            if region.back.belongs_to_capture() {
                 region.back.end_capture();
             }
             region.drain();

@@ -20,11 +20,11 @@ use std::sync::atomic::AtomicU32;
 use std::{mem, ptr, slice};
 
 use super::lock_free::{BlockWord, Tag, Word};
-use super::points::StreamSlot;
 use super::sizes::{
     CLASSES, LARGEST_CACHED_BYTES, LARGEST_PENDING_BYTES, MOST_PENDING, SHELF_NUMBERS, SHELVES,
     STACK_BYTES, Shelf, SizeAndShelf,
 };
+use super::streams::StreamSlot;
 
 /// How much a cache may keep.
 #[derive(Clone, Copy, Debug)]

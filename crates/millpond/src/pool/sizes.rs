@@ -31,7 +31,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use super::bins::STEP_BYTES;
+use super::back::STEP_BYTES;
 use super::config::{aligned_to, own_step};
 use crate::resource::{ALIGNMENT, AllocError};
 

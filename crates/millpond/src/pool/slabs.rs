@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::back::NodeId;
 use super::blocks::{Entry, HeaderId, Numbers};
-use super::heap::NodeId;
-use super::points::{Points, StreamSlot};
 use super::sizes::{CLASSES, Class};
+use super::streams::{Points, StreamSlot};
 
 /// Whether a list that has grown is worth looking through: when it is twice as long as the last time, and not short.
 pub(super) fn are_twice_as_many(had: usize, has: usize) -> bool {
@@ -210,7 +210,7 @@ impl Slabs {
     }
 
     /// Keeps the header of a slab that is gone.
-    pub(super) fn header_is_unused(&mut self, class: Class, header: HeaderId) {
+    pub(super) fn keep_unused_header(&mut self, class: Class, header: HeaderId) {
         self.unused_headers.entry(class).or_default().push(header);
     }
 

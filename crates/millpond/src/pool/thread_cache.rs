@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use super::blocks::Block;
 use super::lock_free::{BlockWord, Kind, Tag, Word};
 use super::lock_free::{Handshake, Inbox};
-use super::points::StreamSlot;
 pub(super) use super::shelves::{Bounds, Parcel, Pending, RemoteFree};
 use super::shelves::{Cached, Shelves};
 use super::sizes::Shelf;
 use super::statistics::Counters;
+use super::streams::StreamSlot;
 use super::tiers::Tiers;
 use crate::driver::{DevicePtr, StreamWatcher};
 

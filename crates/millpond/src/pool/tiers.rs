@@ -44,7 +44,7 @@ use super::fast_path::Identity;
 use super::notes::{Notes, TagUsage};
 use super::regions::{BelongsTo, Family};
 use super::statistics::{Accounts, Counters, ThreadCounters};
-use super::streams::Order;
+use super::streams::OrderBy;
 use super::thread_cache::ThreadCache;
 use crate::driver::{Access, Counted, Driver, DriverResult, PhysicalProperties};
 use crate::resource::Direct;
@@ -93,8 +93,8 @@ impl Tiers {
         let back_options = BackOptions {
             slack: config.slack,
             order: match belongs_to {
-                BelongsTo::Capture => Order::SameStream,
-                BelongsTo::Pool | BelongsTo::Region => Order::Events,
+                BelongsTo::Capture => OrderBy::SameStream,
+                BelongsTo::Pool | BelongsTo::Region => OrderBy::Events,
             },
             properties,
             access,

@@ -1,21 +1,27 @@
 //! Memory of a driver that has no pages to map: a few large allocations, in which blocks are placed as elsewhere.
 //!
-//! Addresses are the driver's own, so the heap spans all that it may hand out, and what lies between the chunks is outside.
+//! Addresses are the driver's own, so the heap spans all that it may hand out. Addresses between the chunks are outside nodes.
+//!
+//! ```text
+//!   span     = chunks ∪ outside, without overlap
+//!   reserved = Σ chunks.reserved_bytes
+//!   a chunk goes back ⇔ its first node is free and as large as the chunk
+//! ```
 
 use std::collections::BTreeMap;
 
-use super::{Back, Reach, Wanted};
+use super::bins::STEP_BYTES;
+use super::heap::{Heap, NodeId, Use};
+use super::{Back, SearchEffort, Wanted};
 use crate::driver::{
     Call, DevicePtr, Driver, DriverError, DriverErrorKind, DriverResult, RelaxedCalls,
 };
-use crate::pool::bins::STEP_BYTES;
-use crate::pool::heap::{Heap, NodeId, Use};
-use crate::pool::points::Points;
+use crate::pool::streams::Points;
 
-/// The driver's addresses lie within this of each other: what x86-64 processors address.
+/// The driver's addresses lie within this of each other: x86-64 processors address so much.
 pub(super) const SPAN_BYTES: u64 = 1 << 47;
 
-/// A chunk for many blocks. What does not fit in half of one gets a chunk of its own size.
+/// A chunk for many blocks. A block that is larger than half a chunk gets a chunk of its own size.
 pub(super) const CHUNK_BYTES: u64 = 16 << 20;
 const ROUNDED_TO: u64 = 2 << 20;
 
@@ -23,24 +29,24 @@ const ROUNDED_TO: u64 = 2 << 20;
 #[derive(Debug)]
 struct Chunk {
     first: NodeId,
-    /// What can be used of it.
+    /// The part that can be used, from its first node on.
     usable_bytes: u64,
     reserved_bytes: u64,
 }
 
-/// `reserved = Σ chunks`; what is no chunk's is in `outside`, by its start.
+/// All chunks by where they begin in the span, and the outside nodes between them by their start.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     by_start: BTreeMap<u64, Chunk>,
     outside: BTreeMap<u64, NodeId>,
 }
 
-/// Where the span begins, so that what the driver hands out lies in the middle of it.
+/// Where the span begins, so that the driver's allocations lie in the middle of it.
 pub(super) fn base_of_addresses(driver: &dyn Driver) -> DriverResult<DevicePtr> {
     // Memory for a capture is made while it is under way.
     let _relaxed = RelaxedCalls::enter(driver);
     let somewhere = driver.alloc(1)?;
-    // A probe that stays would be nobody's.
+    // If the probe cannot be freed, the pool cannot be made: no owner would free it later.
     driver.free(somewhere).or_else(|_| driver.free(somewhere))?;
     let begin = somewhere.0.saturating_sub(SPAN_BYTES / 2);
     // Not at the very beginning: no chunk begins at 0.
@@ -58,7 +64,7 @@ impl Chunks {
         self.by_start.keys().copied()
     }
 
-    /// What can be used of each chunk, by address: from and to.
+    /// The usable part of each chunk, by address: from and to.
     pub(super) fn ranges(&self, heap: &Heap) -> Vec<(u64, u64)> {
         let range = |chunk: &Chunk| {
             let start = heap.node(chunk.first).start;
@@ -97,7 +103,7 @@ impl Chunks {
         chunk
     }
 
-    /// What must have happened before a free chunk may be used again.
+    /// The points after which a free chunk may be used again.
     fn points(&self, heap: &Heap, begin: u64) -> Points {
         heap.node(self.by_start[&begin].first).points.clone()
     }
@@ -113,15 +119,20 @@ impl Back {
     pub(super) fn add_chunk(&self, wanted: Wanted) -> DriverResult<NodeId> {
         let mut state = self.state.lock();
         // Another thread may have added one meanwhile.
-        if let Some(node) = state.take_in_place(wanted, Reach::WithinSlack, &self.driver)? {
+        if let Some(node) =
+            state.take_in_place(wanted, SearchEffort::WaitBeyondSlack, &self.driver)?
+        {
             return Ok(node);
         }
         drop(state);
-        let exactly = wanted.bytes.next_multiple_of(ROUNDED_TO);
+        let exact_bytes = wanted.bytes.next_multiple_of(ROUNDED_TO);
         // Should the driver align less than is wanted.
-        let amply = (wanted.bytes + wanted.align + STEP_BYTES).next_multiple_of(ROUNDED_TO);
-        let sizes =
-            [if wanted.bytes * 2 > CHUNK_BYTES { exactly } else { CHUNK_BYTES }, exactly, amply];
+        let ample_bytes = (wanted.bytes + wanted.align + STEP_BYTES).next_multiple_of(ROUNDED_TO);
+        let sizes = [
+            if wanted.bytes * 2 > CHUNK_BYTES { exact_bytes } else { CHUNK_BYTES },
+            exact_bytes,
+            ample_bytes,
+        ];
         let mut failed = None;
         for bytes in sizes {
             match self.allocate_chunk(bytes) {
@@ -131,9 +142,11 @@ impl Back {
                     let mut state = self.state.lock();
                     let state = &mut *state;
                     state.chunks.add(&mut state.heap, begin, bytes, reserved);
-                    state.missed = None;
+                    state.failed_search = None;
                     state.reserve(reserved);
-                    if let Some(node) = state.take_in_place(wanted, Reach::Ordered, &self.driver)? {
+                    if let Some(node) =
+                        state.take_in_place(wanted, SearchEffort::NoWait, &self.driver)?
+                    {
                         return Ok(node);
                     }
                 }
@@ -141,9 +154,9 @@ impl Back {
                 Err(error) => return Err(error),
             }
         }
-        // There is nothing new; what has to be waited for will do.
+        // The driver has no more. The stream waits for memory that is there.
         let mut state = self.state.lock();
-        let found = state.take_in_reach(wanted, Reach::Any, &self.driver)?;
+        let found = state.take_in_place_retrying(wanted, SearchEffort::Wait, &self.driver)?;
         found.ok_or_else(|| failed.unwrap_or_else(|| self.out_of_addresses(wanted.bytes)))
     }
 
@@ -161,8 +174,8 @@ impl Back {
         ))
     }
 
-    /// Gives chunks back in which nothing is used; returns their bytes. The driver waits for work that still uses them. The
-    /// caller holds `mapping`.
+    /// Gives chunks back in which no range is used; returns their bytes. The driver waits for work that still uses them. The caller holds
+    /// `mapping`.
     pub(super) fn free_chunks(&self) -> u64 {
         let mut freed = 0;
         loop {
@@ -185,7 +198,7 @@ impl Back {
                 let first =
                     state.chunks.add(&mut state.heap, begin, reserved_bytes, reserved_bytes);
                 state.heap.node_mut(first).points = points;
-                state.missed = None;
+                state.failed_search = None;
                 return freed;
             }
             state.reserved_bytes -= reserved_bytes;

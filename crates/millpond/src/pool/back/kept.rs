@@ -1,25 +1,26 @@
 //! Free ranges that are kept for the stream that freed them, once there are several streams.
 //!
-//! A stream finds its own memory without a look at others'. A range that it has freed stays as it is, so that a request of the same size
-//! fits. It counts as used meanwhile, so nothing is closed, opened or recorded. Where memory is short a stream takes a range of another
-//! stream, and waits for that one stream. All of it is given up, and merges with the rest, before the driver is asked for more.
+//! A stream finds its own memory without a look at that of others. A range that it has freed stays as it is, so that a request of the same size
+//! fits. It counts as used meanwhile, so no page is closed or opened for it, and no event recorded. Where memory is short a stream takes a range
+//! of another stream, and waits for that one stream. All kept ranges merge with the free ones before the driver is asked for more.
 //!
 //! ```text
 //!   Σ ranges = nodes that are kept; each has the points of its stream alone
+//!   ranges of a stream are sorted by size
+//!   streams[places[stream]] = (stream, its ranges, at least one)
 //! ```
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Room, State, Taker};
+use super::heap::{Found, NodeId, Use, position};
+use super::{Requester, Room, State};
 use crate::driver::Driver;
-use crate::pool::blocks::HeaderId;
-use crate::pool::blocks::Numbers;
-use crate::pool::heap::{Found, NodeId, Use, position};
-use crate::pool::points::{Points, StreamSlot};
+use crate::pool::blocks::{HeaderId, Numbers};
+use crate::pool::streams::{Points, StreamSlot};
 
 /// Ranges that are kept for a stream, at most.
 const MOST_OF_STREAM: usize = 32;
-/// A stream takes a range of its own that is larger than what it wants by this part of it, at most.
+/// A stream takes a range of its own that is larger than the request by this part of it, at most.
 const MOST_LARGER: u64 = 16;
 /// Ranges of a stream that are looked at for one that is aligned, at most.
 const LOOKED_AT: usize = 4;
@@ -32,7 +33,7 @@ type Ranges = Vec<(u64, NodeId)>;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Streams that have freed a block. Of one that has freed no more than that nothing is kept: many streams are used for one request.
+    /// Streams that have freed a block. The first block that a stream frees is not kept: many streams are used for one request.
     seen: HashSet<StreamSlot, Numbers>,
     /// Streams that have ranges.
     streams: Vec<(StreamSlot, Ranges)>,
@@ -40,7 +41,7 @@ pub(super) struct Kept {
     places: HashMap<StreamSlot, usize, Numbers>,
     /// How many ranges there are.
     ranges: usize,
-    /// The stream whose turn it is to be looked at by others.
+    /// The next stream whose ranges other streams look at.
     next: usize,
     /// Empty lists, for the next streams.
     unused: Vec<Ranges>,
@@ -101,13 +102,13 @@ impl Kept {
 }
 
 impl State {
-    /// Keeps blocks for the stream that frees them now. Without it, they merge with the rest.
+    /// Keeps blocks for the stream that frees them now, so that they do not merge with the free ranges.
     pub(super) fn keep(
         &mut self,
         blocks: impl IntoIterator<Item = (NodeId, HeaderId)>,
         stream: StreamSlot,
     ) {
-        let (point, can_serve_others) = self.streams.point_and_reach(stream);
+        let (point, can_serve_others) = self.streams.point_and_waitable(stream);
         if self.kept.seen.insert(stream) || !can_serve_others {
             return self.free(blocks, stream);
         }
@@ -120,11 +121,11 @@ impl State {
             self.kept.add(stream, self.heap.node(node).bytes, node);
         }
         let smallest = self.kept.take_excess(stream);
-        self.give_up(smallest);
+        self.merge_kept(smallest);
     }
 
-    /// Takes a range of the stream's own that is not much larger than what is wanted. Others would be cut into pieces that serve nothing,
-    /// while the stream comes after memory that fits.
+    /// Takes a range of the stream's own that is not much larger than the request. Larger ones would be cut into pieces that fit no
+    /// request, while there is memory that fits and that the stream comes after.
     #[inline]
     pub(super) fn take_own_kept(
         &mut self,
@@ -173,7 +174,7 @@ impl State {
     #[inline(never)]
     pub(super) fn take_over(
         &mut self,
-        taker: Taker,
+        requester: Requester,
         bytes: u64,
         align: u64,
         driver: &dyn Driver,
@@ -184,16 +185,17 @@ impl State {
         for _ in 0..self.kept.streams.len().min(STREAMS_LOOKED_AT) {
             self.kept.next = (self.kept.next + 1) % self.kept.streams.len();
             let (owner, ref ranges) = self.kept.streams[self.kept.next];
-            if owner == taker.slot || ranges.last().is_none_or(|(most, _)| *most < bytes) {
+            if owner == requester.slot || ranges.last().is_none_or(|(most, _)| *most < bytes) {
                 continue;
             }
-            // A stream that cannot be waited for is known as one from now on.
-            let Ok(waits) = self.streams.order_after(owner, taker.slot, taker.handle, driver)
+            // The stream cannot be waited for, and is marked as one now.
+            let Ok(waits) =
+                self.streams.order_after(owner, requester.slot, requester.handle, driver)
             else {
-                self.give_up_of(owner);
+                self.merge_kept_of(owner);
                 return None;
             };
-            self.missed = None;
+            self.failed_search = None;
             self.counts.cross_stream_waits += u64::from(waits);
             if let Some(node) = self.take_kept(owner, bytes, align, u64::MAX) {
                 return Some(node);
@@ -202,33 +204,33 @@ impl State {
         None
     }
 
-    /// Lets what is kept for a stream merge with the rest.
-    pub(super) fn give_up_of(&mut self, stream: StreamSlot) {
+    /// Merges the ranges kept for a stream with the free ones.
+    pub(super) fn merge_kept_of(&mut self, stream: StreamSlot) {
         let ranges = self.kept.take_all_of(stream);
-        self.give_up(ranges);
+        self.merge_kept(ranges);
     }
 
-    /// Lets all that is kept merge with the rest.
-    pub(super) fn give_up_kept(&mut self) {
+    /// Merges all kept ranges with the free ones.
+    pub(super) fn merge_all_kept(&mut self) {
         let (streams, ranges) = (std::mem::take(&mut self.kept.streams), self.kept.ranges);
         self.kept.ranges -= ranges;
         self.kept.places.clear();
         for (_, mut ranges) in streams {
-            self.give_up(ranges.drain(..));
+            self.merge_kept(ranges.drain(..));
             self.kept.unused.push(ranges);
         }
     }
 
-    /// Lets what is kept for streams that are gone merge with the rest, and forgets these.
-    pub(super) fn give_up_kept_of_gone(&mut self) {
+    /// Merges the ranges kept for streams that are gone with the free ones, and forgets these streams.
+    pub(super) fn merge_kept_of_gone_streams(&mut self) {
         let State { kept, streams, .. } = self;
         kept.seen.retain(|stream| !streams.is_gone(*stream));
         let gone = kept.streams.iter().map(|(stream, _)| *stream);
         let gone: Vec<_> = gone.filter(|stream| streams.is_gone(*stream)).collect();
-        gone.into_iter().for_each(|stream| self.give_up_of(stream));
+        gone.into_iter().for_each(|stream| self.merge_kept_of(stream));
     }
 
-    fn give_up(&mut self, ranges: impl IntoIterator<Item = (u64, NodeId)>) {
+    fn merge_kept(&mut self, ranges: impl IntoIterator<Item = (u64, NodeId)>) {
         for (_, node) in ranges {
             self.heap.node_mut(node).used_for = Use::Block;
             self.give_back(node);

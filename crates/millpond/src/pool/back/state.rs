@@ -1,71 +1,140 @@
-//! What of the back is under its lock: where ranges are taken, where their memory is to come from, what is given back.
+//! All that the back's lock protects: ranges are taken here, and freed.
+//!
+//! ```text
+//!   used_bytes     = Σ blocks, slabs and kept ranges
+//!   reserved_bytes = Σ handles + Σ chunks, but while memory is on its way
+//!   every page that a block, a slab or a kept range touches is mapped, and owned through that address
+//! ```
 
-use super::handles::{HandleId, Mapping};
-use super::plan::keeps;
-use super::sharing::Keeps;
-use super::{Placed, Reach, Room, State, Taker, Wanted, avoiding_out_of_reach};
+use super::chunks::Chunks;
+use super::growth::Growth;
+use super::handles::{HandleId, Handles, Mapping};
+use super::heap::{Found, Heap, KeepPoints, Node, NodeId, Use};
+use super::kept::Kept;
+use super::mapping::Leaving;
+use super::pages::Pages;
+use super::place::keep_points;
+use super::{Placed, Requester, Room, SearchEffort, Wanted, avoiding_unwaitable_streams};
 use crate::driver::{Driver, DriverResult};
 use crate::pool::blocks::HeaderId;
-use crate::pool::heap::{Found, Node, NodeId, Use};
-use crate::pool::points::{Points, StreamSlot};
-use crate::pool::streams::Order;
+use crate::pool::streams::{OrderBy, Points, StreamSlot, Streams};
+
+/// See the [module](self), which has the equations.
+#[derive(Debug)]
+pub(in crate::pool) struct State {
+    pub(in crate::pool) heap: Heap,
+    pub(in crate::pool) pages: Pages,
+    pub(in crate::pool) streams: Streams,
+    /// Memory of a driver without pages.
+    pub(super) chunks: Chunks,
+    pub(super) handles: Handles,
+    pub(super) largest_handle_pages: usize,
+    /// The driver had no more memory when it was last asked, and none was given back since.
+    pub(super) is_short: bool,
+    /// The last search for memory that its stream comes after anyway, if it found none and no memory was freed since.
+    pub(super) failed_search: Option<FailedSearch>,
+    /// Free ranges that streams keep for themselves.
+    pub(super) kept: Kept,
+    /// Mappings that are on their way out.
+    pub(super) leaving: Vec<Leaving>,
+    /// Ranges that wait for a capture's end, or for the device: other streams cannot be made to wait for their points.
+    pub(super) withheld: Vec<NodeId>,
+    pub(super) used_bytes: u64,
+    /// The most used bytes since statistics were reset, without the bytes used now.
+    pub(super) peak_used_bytes: u64,
+    pub(super) reserved_bytes: u64,
+    pub(super) peak_reserved_bytes: u64,
+    /// Trimming leaves so many bytes.
+    pub(super) keep_bytes: u64,
+    /// The fewest bytes that the driver is asked for, where it has no pages.
+    pub(super) grows_by_bytes: u64,
+    pub(super) growth: Growth,
+    pub(in crate::pool) counts: BackCounts,
+    /// Headers of blocks that are gone. They are here because a thread that takes a block has this lock.
+    pub(super) unused_headers: Vec<HeaderId>,
+}
+
+/// A search that found no memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedSearch {
+    pub(super) requester: StreamSlot,
+    pub(super) bytes: u64,
+    pub(super) align: u64,
+    /// The [passes](Streams::passes) by then.
+    pub(super) passes: u64,
+}
+
+/// Counts of what the back has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pool) struct BackCounts {
+    pub(in crate::pool) page_moves: u64,
+    pub(in crate::pool) pages_created: u64,
+    pub(in crate::pool) pages_released: u64,
+    pub(in crate::pool) cross_stream_waits: u64,
+}
 
 impl State {
     /// A range whose pages all are open, and that the stream may use or can be made to wait for.
     pub(super) fn take_in_place(
         &mut self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
         driver: &dyn Driver,
     ) -> DriverResult<Option<NodeId>> {
-        let Wanted { bytes, used_for, taker, .. } = wanted;
-        let Some(found) = self.find_in_place(wanted, reach) else { return Ok(None) };
-        self.order(found, bytes, taker, driver)?;
+        let Wanted { bytes, used_for, requester, .. } = wanted;
+        let Some(found) = self.find_in_place(wanted, effort) else { return Ok(None) };
+        self.order(found, bytes, requester, driver)?;
         self.used_bytes += bytes;
-        Ok(Some(self.take(found, bytes, used_for, keeps(used_for))))
+        Ok(Some(self.take(found, bytes, used_for, keep_points(used_for))))
     }
 
-    /// As [`take_in_place`](Self::take_in_place), and tries others when a stream turns out to be captured, or gone.
-    pub(super) fn take_in_reach(
+    /// As [`take_in_place`](Self::take_in_place), and tries other ranges when a stream turns out to be captured, or gone.
+    pub(super) fn take_in_place_retrying(
         &mut self,
         wanted: Wanted,
-        reach: Reach,
+        effort: SearchEffort,
         driver: &dyn Driver,
     ) -> DriverResult<Option<NodeId>> {
-        let attempt = |state: &mut State| state.take_in_place(wanted, reach, driver);
-        avoiding_out_of_reach(self, attempt, |state| state.streams.find_out_who_is_gone(driver))
+        let attempt = |state: &mut State| state.take_in_place(wanted, effort, driver);
+        avoiding_unwaitable_streams(self, attempt, |state| state.streams.find_gone_streams(driver))
     }
 
     /// As [`take_in_place`](Self::take_in_place), for a block of a stream that need not wait for anything.
     #[inline]
-    pub(super) fn take_at_once(
+    pub(super) fn take_without_wait(
         &mut self,
         bytes: u64,
         align: u64,
-        taker: StreamSlot,
+        requester: StreamSlot,
     ) -> Option<(NodeId, u64)> {
-        let found = self.find_ordered_anywhere(bytes, align, taker)?;
+        let found = self.find_ordered_anywhere(bytes, align, requester)?;
         self.used_bytes += bytes;
-        Some((self.take(found, bytes, Use::Block, Keeps::Nothing), found.start))
+        Some((self.take(found, bytes, Use::Block, KeepPoints::No), found.start))
     }
 
     /// Takes a range out of the hole around it.
     #[inline(always)]
-    pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use, keeps: Keeps) -> NodeId {
+    pub(super) fn take(
+        &mut self,
+        found: Found,
+        bytes: u64,
+        used_for: Use,
+        keep_points: KeepPoints,
+    ) -> NodeId {
         let hole = self.heap.node(found.node).range();
         let pages = self.pages.whole_in(found.start..found.start + bytes, hole);
-        let taken = match keeps {
-            Keeps::Points => self.heap.take(found, bytes, used_for),
-            Keeps::Nothing => self.heap.take_ordered(found, bytes, used_for),
+        let taken = match keep_points {
+            KeepPoints::Yes => self.heap.take(found, bytes, used_for),
+            KeepPoints::No => self.heap.take_ordered(found, bytes, used_for),
         };
         self.hole_above_begins(taken);
         if self.pages.take(pages.clone()).has_shared {
-            self.own(pages, taken, keeps);
+            self.own(pages, taken, keep_points);
         }
         taken
     }
 
-    /// What is left of a hole above what was taken begins there.
+    /// The rest of a hole above a taken range begins there.
     #[inline]
     pub(super) fn hole_above_begins(&mut self, taken: NodeId) {
         let above = self.heap.node(taken).next.node();
@@ -94,20 +163,20 @@ impl State {
         &mut self,
         found: Found,
         bytes: u64,
-        taker: Taker,
+        requester: Requester,
         driver: &dyn Driver,
     ) -> DriverResult<()> {
         let points = self.points_around(found, bytes);
-        if self.streams.are_ordered(&points, taker.slot) {
+        if self.streams.are_ordered(&points, requester.slot) {
             return Ok(());
         }
-        let waits = self.streams.order(&points, taker.slot, taker.handle, driver)?;
-        self.missed = None;
+        let waits = self.streams.order(&points, requester.slot, requester.handle, driver)?;
+        self.failed_search = None;
         self.counts.cross_stream_waits += waits as u64;
         if waits > 1
-            && let Some(point) = self.streams.point_after(&points, taker.slot, driver)
+            && let Some(point) = self.streams.point_after(&points, requester.slot, driver)
         {
-            // What is left of the range is for others, who would have to wait for as many.
+            // The rest of the range is for other requests, which would have to wait for as many points.
             self.heap.node_mut(found.node).points = point;
         }
         Ok(())
@@ -134,7 +203,7 @@ impl State {
         holes.map(largest).max().unwrap_or(0)
     }
 
-    /// Pages of memory that nothing uses.
+    /// Pages of memory that no range uses.
     pub(in crate::pool) fn spare_pages(&self) -> usize {
         self.handles.pages.saturating_sub(self.pages.used())
     }
@@ -159,7 +228,7 @@ impl State {
         self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.reserved_bytes);
     }
 
-    /// What was once used no longer says what may be reserved.
+    /// The bytes that were once used no longer say how many may be reserved.
     pub(in crate::pool) fn forget_peak(&mut self) {
         self.growth.forget_peak(self.reserved_bytes);
     }
@@ -181,11 +250,11 @@ impl State {
         stream: StreamSlot,
     ) {
         // Only the stream itself comes after this.
-        if self.missed.is_some_and(|missed| missed.taker == stream) {
-            self.missed = None;
+        if self.failed_search.is_some_and(|failed_search| failed_search.requester == stream) {
+            self.failed_search = None;
         }
-        let (point, mut can_serve_others) = self.streams.point_and_reach(stream);
-        if self.streams.order_by() == Order::SameStream {
+        let (point, mut can_serve_others) = self.streams.point_and_waitable(stream);
+        if self.streams.order_by() == OrderBy::SameStream {
             can_serve_others = self.can_serve_others(&Points::of(point));
         }
         for (node, header) in blocks {
@@ -197,15 +266,15 @@ impl State {
     }
 
     pub(super) fn give_back(&mut self, node: NodeId) {
-        self.missed = None;
+        self.failed_search = None;
         self.give_back_if(self.can_serve_others(&self.heap.node(node).points), node);
     }
 
     fn can_serve_others(&self, points: &Points) -> bool {
         match self.streams.order_by() {
-            Order::Events => self.streams.can_wait_for(points),
+            OrderBy::Events => self.streams.can_wait_for(points),
             // A capture's memory serves the one stream it is for.
-            Order::SameStream => self.streams.are_ordered(points, StreamSlot(0)),
+            OrderBy::SameStream => self.streams.are_ordered(points, StreamSlot(0)),
         }
     }
 
@@ -224,9 +293,9 @@ impl State {
         self.streams.forget_needless(&mut self.heap.node_mut(merged).points);
     }
 
-    /// Gives back what had to wait for a capture, if that is over, or for the device.
+    /// Frees ranges that had to wait for a capture's end, or for the device, if they need not any more.
     pub(super) fn give_back_withheld(&mut self, driver: &dyn Driver) {
-        if self.withheld.is_empty() || self.streams.order_by() == Order::SameStream {
+        if self.withheld.is_empty() || self.streams.order_by() == OrderBy::SameStream {
             return;
         }
         // A stream that is still captured says so again.
@@ -236,7 +305,7 @@ impl State {
         }
     }
 
-    /// Where there is memory, by address: from and to. Memory that nothing uses is at the first of its addresses only.
+    /// Where there is memory, by address: from and to. Unused memory counts at the first of its addresses only.
     pub(in crate::pool) fn ranges_with_memory(&self) -> Vec<(u64, u64)> {
         let chunks = self.chunks.ranges(&self.heap);
         if !chunks.is_empty() {
@@ -260,7 +329,7 @@ impl State {
         ranges
     }
 
-    /// Checks the equations above [`State`] and its parts, while nobody maps anything. Slow.
+    /// Checks the equations of this module and of its parts. The caller holds `mapping`. Slow.
     pub(super) fn assert_valid(&self, span_bytes: u64, page_bytes: u64) {
         self.heap.assert_valid(span_bytes);
         self.assert_kept_valid();
@@ -304,7 +373,8 @@ impl State {
         }
     }
 
-    /// `owned` is what is used through the mappings, no page of a handle through two, and all others are closed meanwhile.
+    /// `owned` has the pages that are used through the mappings. No page of a handle is used through two of them, and it is closed at its
+    /// other addresses.
     fn assert_handles_valid(&self) {
         let mut loose = 0;
         for (number, handle) in self.handles.handles.iter() {
@@ -339,8 +409,8 @@ impl State {
         assert_eq!(self.handles.pages, pages);
     }
 
-    /// What can be had as one block without new memory, at the least: all spare pages, moved together, but for the one that a block
-    /// which does not begin on a page needs more. Without pages, the largest free range.
+    /// The largest block that is certain to need no new memory: all spare pages, mapped in a row, but for one, since a block need not
+    /// begin on a page. Without pages, the largest free range.
     pub(in crate::pool) fn largest_free_bytes(&self, page_bytes: u64) -> u64 {
         if self.chunks.reserved_bytes() == 0 {
             return self.spare_pages().saturating_sub(1) as u64 * page_bytes;

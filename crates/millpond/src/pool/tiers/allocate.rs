@@ -8,19 +8,18 @@ use std::sync::Arc;
 use crate::driver::{
     CaptureState, DevicePtr, Driver, DriverErrorKind, DriverResult, RelaxedCalls, Stream,
 };
-use crate::pool::back::{Placed, Room, Taker, Wanted};
+use crate::pool::back::{Placed, Requester, Room, Use, Wanted};
 use crate::pool::blocks::{Entry, STRETCH_BYTES};
 use crate::pool::caches;
 use crate::pool::fast_path::with_recalled;
-use crate::pool::heap::Use;
 use crate::pool::lock_free::{BlockWord, Tag, Word};
 use crate::pool::notes::current_scope;
-use crate::pool::points::{Points, StreamSlot};
 use crate::pool::regions::BelongsTo;
 use crate::pool::shelves::Pending;
 use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shape, Shelf};
 use crate::pool::slabs::{Batch, EmptySlab};
 use crate::pool::statistics::{Counters, ThreadCounters, Tier};
+use crate::pool::streams::{Points, StreamSlot};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{Keep, Tiers};
 use crate::resource::{ALIGNMENT, AllocError, Resource};
@@ -68,9 +67,9 @@ impl Tiers {
             if let Some(ptr) = self.allocate_own_at_once(cache, bytes, stream) {
                 return Some(Ok(ptr));
             }
-            let taker = Taker { slot: cache.stream(), handle: stream };
+            let requester = Requester { slot: cache.stream(), handle: stream };
             let attached = Some((cache, counters));
-            Some(self.allocate_behind_cache(bytes, shape, taker, attached, Patience::Some))
+            Some(self.allocate_behind_cache(bytes, shape, requester, attached, Patience::Some))
         });
         answer.unwrap_or_else(|| self.allocate_attaching(bytes, stream, Patience::Some))
     }
@@ -117,12 +116,12 @@ impl Tiers {
         if self.has_forked() {
             return Err(AllocError::Forked);
         }
-        let (taker, capture) = self.taker_of(stream)?;
+        let (requester, capture) = self.requester_of(stream)?;
         if capture != CaptureState::None && self.family.belongs_to != BelongsTo::Capture {
             return self.allocate_captured(bytes, stream, capture, patience);
         }
         let shape = Shape::of(bytes, self.settings.alignment())?;
-        let attached = self.attach(stream, taker, capture);
+        let attached = self.attach(stream, requester, capture);
         let attached = self.counting(&attached);
         let cached = attached.and_then(|(cache, counters)| {
             let offset = self.take_from_cache(cache, bytes, shape)?;
@@ -131,7 +130,7 @@ impl Tiers {
         });
         let ptr = match cached {
             Some(ptr) => ptr,
-            None => self.allocate_behind_cache(bytes, shape, taker, attached, patience)?,
+            None => self.allocate_behind_cache(bytes, shape, requester, attached, patience)?,
         };
         if let Some(scope) = current_scope() {
             self.notes.add_scope(ptr, self.find(ptr), bytes, scope);
@@ -143,7 +142,7 @@ impl Tiers {
     pub(super) fn attach(
         self: &Arc<Tiers>,
         stream: Stream,
-        taker: Taker,
+        requester: Requester,
         capture: CaptureState,
     ) -> Option<(Arc<ThreadCache>, Arc<ThreadCounters>)> {
         if self.family.belongs_to == BelongsTo::Capture {
@@ -153,11 +152,14 @@ impl Tiers {
         // The legacy stream is always the same one, and never captured: it need not be asked about on any driver.
         let remembers = self.identity.remembers || stream == Stream::LEGACY;
         let epoch = (remembers && ordinary).then(|| self.identity.epoch());
-        caches::attach(self, stream, taker.slot, epoch)
+        caches::attach(self, stream, requester.slot, epoch)
     }
 
     /// A stream, and whether it is being captured.
-    pub(in crate::pool) fn taker_of(&self, stream: Stream) -> DriverResult<(Taker, CaptureState)> {
+    pub(in crate::pool) fn requester_of(
+        &self,
+        stream: Stream,
+    ) -> DriverResult<(Requester, CaptureState)> {
         let driver = self.back.driver();
         let id = driver.stream_id(stream)?;
         let capture = match driver.capture_state(stream) {
@@ -181,7 +183,7 @@ impl Tiers {
             // There may be no background.
             self.forget_gone_streams();
         }
-        Ok((Taker { slot, handle: stream }, capture))
+        Ok((Requester { slot, handle: stream }, capture))
     }
 
     /// The cache has no such block. A thread that is ending has no cache.
@@ -189,7 +191,7 @@ impl Tiers {
         &self,
         bytes: usize,
         shape: Shape,
-        taker: Taker,
+        requester: Requester,
         attached: Option<(&ThreadCache, &Counters)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
@@ -202,7 +204,7 @@ impl Tiers {
         let may_be_direct =
             self.family.belongs_to == BelongsTo::Pool && self.settings.alignment() == ALIGNMENT;
         if bytes > self.settings.direct_above() && may_be_direct {
-            return self.allocate_direct(bytes, taker, attached, patience);
+            return self.allocate_direct(bytes, requester, attached, patience);
         }
         let came_back = cache
             .filter(|cache| self.collect_inbox(cache))
@@ -213,8 +215,8 @@ impl Tiers {
             return Ok(self.back.address_of(offset));
         }
         let served = match shape {
-            Shape::OfSlab(class) => self.allocate_of_slab(bytes, class, taker, cache, patience),
-            Shape::Own { .. } => self.allocate_own(bytes, shape, taker, cache, patience),
+            Shape::OfSlab(class) => self.allocate_of_slab(bytes, class, requester, cache, patience),
+            Shape::Own { .. } => self.allocate_own(bytes, shape, requester, cache, patience),
         };
         match served {
             Ok(Some((offset, tier))) => {
@@ -231,7 +233,7 @@ impl Tiers {
     fn allocate_direct(
         &self,
         bytes: usize,
-        taker: Taker,
+        requester: Requester,
         attached: Option<(&ThreadCache, &Counters)>,
         patience: Patience,
     ) -> Result<DevicePtr, AllocError> {
@@ -239,9 +241,9 @@ impl Tiers {
             return Err(AllocError::WouldWait { bytes });
         }
         let _relaxed = RelaxedCalls::enter(self.back.driver());
-        let ptr = match self.direct.allocate(bytes, taker.handle) {
+        let ptr = match self.direct.allocate(bytes, requester.handle) {
             Err(AllocError::OutOfMemory(_)) if self.release_for_request() > 0 => {
-                self.direct.allocate(bytes, taker.handle)
+                self.direct.allocate(bytes, requester.handle)
             }
             answer => answer,
         };
@@ -258,17 +260,17 @@ impl Tiers {
         &self,
         bytes: usize,
         class: Class,
-        taker: Taker,
+        requester: Requester,
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<(u64, Tier)>> {
         // A stream that turns out to be captured or gone cannot be waited for: it is known then, and other blocks are taken.
-        let taken = self.back.avoiding_out_of_reach(|| {
-            let Some((batch, tier)) = self.take_batch_of_class(class, taker, patience)? else {
+        let taken = self.back.avoiding_unwaitable_streams(|| {
+            let Some((batch, tier)) = self.take_batch_of_class(class, requester, patience)? else {
                 return Ok(None);
             };
-            if let Err(error) = self.back.order(&batch.points, taker) {
-                let entries = batch.entries.into_iter().map(|entry| (taker.slot, entry));
+            if let Err(error) = self.back.order(&batch.points, requester) {
+                let entries = batch.entries.into_iter().map(|entry| (requester.slot, entry));
                 self.give_of_slabs(entries, Keep::No);
                 return Err(error);
             }
@@ -278,7 +280,7 @@ impl Tiers {
         let entry = entries.pop().expect("a batch that is not empty");
         let tag = cache.map_or(Tag::NONE, |cache| cache.tag);
         self.make_live(entry, bytes, tag);
-        self.fill(cache, Shelf::of_class(class), entries, taker.slot);
+        self.fill(cache, Shelf::of_class(class), entries, requester.slot);
         Ok(Some((entry.offset, tier)))
     }
 
@@ -309,12 +311,12 @@ impl Tiers {
     fn take_batch_of_class(
         &self,
         class: Class,
-        taker: Taker,
+        requester: Requester,
         patience: Patience,
     ) -> DriverResult<Option<(Batch, Tier)>> {
         let most = self.batch();
         let mut stock = self.central.lock();
-        let entries = stock.global.take(Shelf::of_class(class), taker.slot, most);
+        let entries = stock.global.take(Shelf::of_class(class), requester.slot, most);
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Global)));
         }
@@ -322,9 +324,9 @@ impl Tiers {
         if !entries.is_empty() {
             return Ok(Some((Batch { entries, ..Batch::default() }, Tier::Reserve)));
         }
-        let batch = stock.slabs.take(class, taker.slot, most);
+        let batch = stock.slabs.take(class, requester.slot, most);
         let usable = |points: &Points| {
-            self.back.is_ordered(points, taker.slot)
+            self.back.is_ordered(points, requester.slot)
                 || patience == Patience::Some && self.back.can_wait_for(points)
         };
         if !batch.entries.is_empty() && usable(&batch.points) {
@@ -333,7 +335,7 @@ impl Tiers {
         drop(stock);
         if !batch.entries.is_empty() {
             self.give_of_slabs(
-                batch.entries.into_iter().map(|entry| (taker.slot, entry)),
+                batch.entries.into_iter().map(|entry| (requester.slot, entry)),
                 Keep::No,
             );
         }
@@ -344,7 +346,7 @@ impl Tiers {
                 return Ok(Some((batch, Tier::Reuse)));
             }
         }
-        match self.add_slab(class, taker, most, patience) {
+        match self.add_slab(class, requester, most, patience) {
             Ok(added) => Ok(added),
             // Memory is out, but a block that another stream has freed will do.
             Err(error) if error.is_out_of_memory() => {
@@ -375,12 +377,12 @@ impl Tiers {
     pub(in crate::pool) fn add_slab(
         &self,
         class: Class,
-        taker: Taker,
+        requester: Requester,
         most: usize,
         patience: Patience,
     ) -> DriverResult<Option<(Batch, Tier)>> {
         let bytes = class.slab_bytes();
-        let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, taker };
+        let wanted = Wanted { bytes, align: STRETCH_BYTES, used_for: Use::Slab, requester };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
         let Placed { room: Room { node, start, .. }, points } = placed;
         let slabs = &mut self.central.lock().slabs;
@@ -390,7 +392,7 @@ impl Tiers {
         placed.place(start, node);
         self.page_map.set_all(start, bytes, Some(placed));
         let slab = EmptySlab { header, node, start, class, points };
-        Ok(Some((slabs.add(slab, taker.slot, most), tier)))
+        Ok(Some((slabs.add(slab, requester.slot, most), tier)))
     }
 
     /// A block, and the tier that it is from. `None`: not without waiting.
@@ -398,14 +400,14 @@ impl Tiers {
         &self,
         bytes: usize,
         shape: Shape,
-        taker: Taker,
+        requester: Requester,
         cache: Option<&ThreadCache>,
         patience: Patience,
     ) -> DriverResult<Option<(u64, Tier)>> {
-        let taken = match self.take_batch_of_own(shape, taker) {
+        let taken = match self.take_batch_of_own(shape, requester) {
             Some(taken) => Some(taken),
             None => {
-                let placed = self.place_own(shape, taker, patience)?;
+                let placed = self.place_own(shape, requester, patience)?;
                 placed.map(|(entry, tier)| (vec![entry], tier))
             }
         };
@@ -416,22 +418,22 @@ impl Tiers {
         self.make_live(entry, bytes, tag);
         if !entries.is_empty() {
             let shelf = Shelf::of_own(shape.bytes_and_align().0);
-            self.fill(cache, shelf, entries, taker.slot);
+            self.fill(cache, shelf, entries, requester.slot);
         }
         Ok(Some((entry.offset, tier)))
     }
 
     /// Blocks of their own of one size that the global cache keeps for a stream, or that were set aside.
-    fn take_batch_of_own(&self, shape: Shape, taker: Taker) -> Option<(Vec<Entry>, Tier)> {
+    fn take_batch_of_own(&self, shape: Shape, requester: Requester) -> Option<(Vec<Entry>, Tier)> {
         let (block_bytes, align) = shape.bytes_and_align();
         let shelf = Shelf::of_own(block_bytes);
         let most = if shelf.serves() { self.batch() } else { 1 };
         if self.central.may_have_own_in_global(shelf) {
-            let entries = self.central.lock().global.take(shelf, taker.slot, most);
+            let entries = self.central.lock().global.take(shelf, requester.slot, most);
             let is_aligned = |entry: &Entry| entry.offset.is_multiple_of(align);
             let (aligned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_aligned);
             // They came while the alignment was changed.
-            self.free_own(others, taker.slot);
+            self.free_own(others, requester.slot);
             if !aligned.is_empty() {
                 return Some((aligned, Tier::Global));
             }
@@ -465,9 +467,11 @@ impl Tiers {
         let stream = cache.stream();
         let start = if self.caches.are_kept_by_stream(block_bytes) {
             self.give_back_pending(cache);
-            let taker = Taker { slot: stream, handle };
-            let entry = self
-                .begin_own_block(self.back.allocate_kept(block_bytes, align, taker)?, block_bytes);
+            let requester = Requester { slot: stream, handle };
+            let entry = self.begin_own_block(
+                self.back.allocate_kept(block_bytes, align, requester)?,
+                block_bytes,
+            );
             // No cache's, so that the stream that frees it keeps it.
             self.make_live(entry, bytes, Tag::NONE);
             entry.offset
@@ -504,11 +508,11 @@ impl Tiers {
     pub(in crate::pool) fn place_own(
         &self,
         shape: Shape,
-        taker: Taker,
+        requester: Requester,
         patience: Patience,
     ) -> DriverResult<Option<(Entry, Tier)>> {
         let (block_bytes, align) = shape.bytes_and_align();
-        let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, taker };
+        let wanted = Wanted { bytes: block_bytes, align, used_for: Use::Block, requester };
         let Some((placed, tier)) = self.allocate_range(wanted, patience)? else { return Ok(None) };
         Ok(Some((self.begin_own_block(placed.room, block_bytes), tier)))
     }

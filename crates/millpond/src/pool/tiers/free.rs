@@ -14,18 +14,18 @@
 use std::sync::Arc;
 
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
+use crate::pool::back::NodeId;
 use crate::pool::blocks::{Block, Entry, HeaderId};
 use crate::pool::central::GlobalCache;
 use crate::pool::fast_path::with_recalled;
-use crate::pool::heap::NodeId;
 use crate::pool::lock_free::Left;
 use crate::pool::lock_free::{Kind, Tag, Word};
-use crate::pool::points::{Points, StreamSlot};
 use crate::pool::regions::BelongsTo;
 use crate::pool::shelves::{Bounds, Parcel, Pending, RemoteFree};
 use crate::pool::sizes::{Class, Shelf};
 use crate::pool::slabs::{EmptySlab, Slabs, are_twice_as_many};
 use crate::pool::statistics::Counters;
+use crate::pool::streams::{Points, StreamSlot};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::Tiers;
 use crate::resource::{FreeError, Resource};
@@ -117,10 +117,10 @@ impl Tiers {
         now: Word,
         stream: Stream,
     ) -> Result<bool, FreeError> {
-        let (taker, capture) = self.taker_of(stream)?;
-        let attached = self.attach(stream, taker, capture);
+        let (requester, capture) = self.requester_of(stream)?;
+        let attached = self.attach(stream, requester, capture);
         let cache = self.counting(&attached);
-        Ok(self.free_live(block, now, taker.slot, cache))
+        Ok(self.free_live(block, now, requester.slot, cache))
     }
 
     /// Frees what is not among the blocks of these tiers: the driver's own, a region's, or nobody's.
@@ -136,8 +136,9 @@ impl Tiers {
             let given_bytes = bytes.unwrap_or(allocated_bytes);
             self.direct.deallocate(ptr, given_bytes, stream)?;
             self.notes.forget_direct(ptr, allocated_bytes);
-            let known = self.taker_of(stream).ok();
-            let attached = known.and_then(|(taker, capture)| self.attach(stream, taker, capture));
+            let known = self.requester_of(stream).ok();
+            let attached =
+                known.and_then(|(requester, capture)| self.attach(stream, requester, capture));
             let attached = self.counting(&attached);
             self.count(attached, |counters| counters.freed(allocated_bytes));
             return Ok(());
@@ -351,7 +352,7 @@ impl Tiers {
         } else {
             self.page_map.set(block.offset, None);
             self.back.free_after(block.header.node(), points);
-            self.back.header_is_unused(block.header.id);
+            self.back.keep_unused_header(block.header.id);
         }
     }
 
@@ -374,9 +375,9 @@ impl Tiers {
             let region = self.region_around(ptr).ok_or_else(|| self.not_a_block(ptr))?;
             return region.record_stream(ptr, stream);
         };
-        let (taker, _) = self.taker_of(stream)?;
+        let (requester, _) = self.requester_of(stream)?;
         let forget_needless = |streams: &mut Vec<_>| self.forget_needless_streams(streams);
-        let noted = self.notes.add_stream(block, taker.slot, forget_needless);
+        let noted = self.notes.add_stream(block, requester.slot, forget_needless);
         if noted { Ok(()) } else { Err(FreeError::AlreadyFree { ptr }) }
     }
 
@@ -405,7 +406,7 @@ impl Tiers {
     ) {
         let most = match (keep, self.family.belongs_to) {
             // What another stream has freed must not get into the slabs of the one that is captured.
-            (_, BelongsTo::Capture) if self.back.is_captures() => {
+            (_, BelongsTo::Capture) if self.back.belongs_to_capture() => {
                 Bounds { blocks: usize::MAX, bytes: u64::MAX }
             }
             (Keep::Yes, _) => self.settings.global_bounds(),
@@ -444,7 +445,7 @@ impl Tiers {
     /// What the global cache keeps, if that is for too many streams.
     fn take_if_for_too_many_streams(&self, global: &mut GlobalCache) -> Vec<(StreamSlot, Entry)> {
         // A capture's memory stays as it is until its end.
-        let too_many = global.has_too_many_streams() && !self.back.is_captures();
+        let too_many = global.has_too_many_streams() && !self.back.belongs_to_capture();
         if too_many { global.take_all() } else { Vec::new() }
     }
 
@@ -513,7 +514,7 @@ impl Tiers {
     fn free_slab(&self, slab: EmptySlab) {
         let EmptySlab { header, node, start, class, points } = slab;
         self.page_map.set_all(start, class.slab_bytes(), None);
-        self.central.lock().slabs.header_is_unused(class, header);
+        self.central.lock().slabs.keep_unused_header(class, header);
         self.back.free_after(node, points);
     }
 

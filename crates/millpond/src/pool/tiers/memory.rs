@@ -11,14 +11,13 @@
 use std::sync::Arc;
 
 use crate::driver::{DriverError, DriverResult};
-use crate::pool::back::{Placed, Reach, Wanted};
+use crate::pool::back::{Placed, SearchEffort, Wanted};
 use crate::pool::background;
 use crate::pool::blocks::Entry;
 use crate::pool::lock_free::Word;
-use crate::pool::points::StreamSlot;
 use crate::pool::regions::Sweep;
 use crate::pool::statistics::{ThreadCounters, Tier};
-use crate::pool::streams::Settle;
+use crate::pool::streams::{Settle, StreamSlot};
 use crate::pool::thread_cache::ThreadCache;
 use crate::pool::tiers::{Keep, Patience, Tiers};
 
@@ -35,18 +34,18 @@ impl Tiers {
         wanted: Wanted,
         patience: Patience,
     ) -> DriverResult<Option<(Placed, Tier)>> {
-        let reach = match patience {
-            Patience::Some => Reach::WithinSlack,
-            Patience::None => Reach::Ordered,
+        let effort = match patience {
+            Patience::Some => SearchEffort::WaitBeyondSlack,
+            Patience::None => SearchEffort::NoWait,
         };
-        if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
+        if let Some(placed) = self.back.allocate_in_place(wanted, effort)? {
             return Ok(Some((placed, Tier::Reuse)));
         }
         if patience == Patience::None {
             return Ok(None);
         }
         if self.is_worth_draining(wanted.bytes) {
-            let in_place = || self.back.allocate_in_place(wanted, reach);
+            let in_place = || self.back.allocate_in_place(wanted, effort);
             if let Some(placed) = self.drain_until(in_place)? {
                 return Ok(Some((placed, Tier::Reuse)));
             }
@@ -54,7 +53,7 @@ impl Tiers {
         // As for what other streams have freed: waiting comes before growing beyond the slack. Each time the search comes by more streams
         // that turn out to be gone.
         while !self.back.may_grow_by(wanted.bytes) && self.back.settle(Settle::Gone)? {
-            if let Some(placed) = self.back.allocate_in_place(wanted, reach)? {
+            if let Some(placed) = self.back.allocate_in_place(wanted, effort)? {
                 return Ok(Some((placed, Tier::Reuse)));
             }
         }
@@ -88,8 +87,8 @@ impl Tiers {
         self.drain();
         let mut answer = self.back.allocate_mapping(wanted);
         // Nobody's stream cannot be made to wait: the host must.
-        let which = match wanted.taker.slot {
-            StreamSlot::NOBODY => Settle::All,
+        let which = match wanted.requester.slot {
+            StreamSlot::NONE => Settle::All,
             _ => Settle::Gone,
         };
         if out_of_memory(&answer) && self.back.settle(which)? {
@@ -291,7 +290,7 @@ impl Tiers {
 
     /// Empties the caches of all threads. What they were allowed to keep no longer counts then.
     pub(in crate::pool) fn drain_caches(&self, keep: Keep) {
-        if self.has_forked() || self.back.is_captures() {
+        if self.has_forked() || self.back.belongs_to_capture() {
             return;
         }
         let _draining = self.caches.start_draining();
@@ -304,12 +303,12 @@ impl Tiers {
 
     /// Empties every cache of every thread, and the global cache, into slabs and the back.
     pub(in crate::pool) fn drain(&self) {
-        if self.has_forked() || self.back.is_captures() {
+        if self.has_forked() || self.back.belongs_to_capture() {
             return;
         }
         self.drain_caches(Keep::No);
         let _draining = self.caches.start_draining();
-        self.back.give_up_kept();
+        self.back.merge_all_kept();
         let entries = self.central.lock().global.take_all();
         self.give_free(entries, Keep::No);
     }
@@ -319,7 +318,7 @@ impl Tiers {
         self.back.forget_gone_streams();
         let are_forgotten = |streams: &[StreamSlot]| self.back.are_forgotten(streams);
         let unwanted = self.central.lock().global.forget_idle_streams(are_forgotten);
-        if !unwanted.is_empty() && !self.back.is_captures() {
+        if !unwanted.is_empty() && !self.back.belongs_to_capture() {
             self.give_free(unwanted, Keep::No);
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::driver::Driver;
+use crate::pool::back::Use;
 use crate::pool::blocks::Header;
-use crate::pool::heap::Use;
 use crate::pool::lock_free::Kind;
 use crate::pool::regions::BelongsTo;
 use crate::pool::statistics::{PoolStats, ThreadCounters};

@@ -1,26 +1,31 @@
-//! Moments in streams after which memory may be used again.
+//! The points of a range of memory: moments in streams after which it may be used again.
+//!
+//! ```text
+//!   points          at most one of each stream, the newest
+//!   more            sorted by stream, without the first point's stream, never empty
+//!   size_of Points  24 bytes: every free range has some, and a search reads them
+//! ```
 
 /// A stream, as the pool numbers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct StreamSlot(pub(super) u32);
+pub(in crate::pool) struct StreamSlot(pub(in crate::pool) u32);
 
 impl StreamSlot {
-    /// Whoever takes memory for no stream in particular: what it takes must have passed.
-    pub(super) const NOBODY: StreamSlot = StreamSlot(u32::MAX);
+    /// No stream. A request for no stream gets only memory whose points have passed.
+    pub(in crate::pool) const NONE: StreamSlot = StreamSlot(u32::MAX);
 }
 
 /// After everything queued on a stream up to some number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Point {
-    pub(super) stream: StreamSlot,
-    pub(super) number: u64,
+pub(in crate::pool) struct Point {
+    pub(in crate::pool) stream: StreamSlot,
+    pub(in crate::pool) number: u64,
 }
 
-/// Points of several streams, the newest of each. Usually one, so the first is kept in place; in 24 bytes, because every free range
-/// has some and a search reads them.
+/// Points of several streams, the newest of each. There is usually one, so the first is stored in place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Points {
-    /// [Nobody's](StreamSlot::NOBODY), if there are none: it frees nothing.
+pub(in crate::pool) struct Points {
+    /// Of [no stream](StreamSlot::NONE), if there are no points.
     first: Point,
     more: Option<Box<More>>,
 }
@@ -29,11 +34,11 @@ pub(super) struct Points {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct More {
     points: Vec<Point>,
-    /// How many there may be until it is worth looking which are needless.
-    look_at: usize,
+    /// With more points than this, the needless ones are looked for.
+    forget_above: usize,
 }
 
-/// Points among which it is always worth looking which are needless.
+/// Among no more points than this, the needless ones are always looked for.
 const FEW_POINTS: usize = 8;
 
 impl Default for Points {
@@ -43,7 +48,7 @@ impl Default for Points {
     }
 }
 
-// Not derived: nearly always there is one, and nothing to call.
+// Not derived: nearly always there is one point, and this calls no function.
 impl Clone for Points {
     #[inline]
     fn clone(&self) -> Points {
@@ -53,36 +58,36 @@ impl Clone for Points {
 }
 
 impl Points {
-    pub(super) const NONE: Points =
-        Points { first: Point { stream: StreamSlot::NOBODY, number: 0 }, more: None };
+    pub(in crate::pool) const NONE: Points =
+        Points { first: Point { stream: StreamSlot::NONE, number: 0 }, more: None };
 
     /// One point.
     #[inline]
-    pub(super) fn of(point: Point) -> Points {
+    pub(in crate::pool) fn of(point: Point) -> Points {
         Points { first: point, more: None }
     }
 
-    /// As [`of`](Self::of), where there are some already. Field by field: what is put together elsewhere and copied in one piece the machine
-    /// has to wait for.
+    /// As [`of`](Self::of), in place. It writes field by field: a processor cannot forward a copy in one piece from the stores that put it
+    /// together, and waits.
     #[inline]
-    pub(super) fn become_of(&mut self, point: Point) {
+    pub(in crate::pool) fn become_of(&mut self, point: Point) {
         self.first.stream = point.stream;
         self.first.number = point.number;
         self.more = None;
     }
 
-    /// These, of which none are left. Field by field, as [`become_of`](Self::become_of).
+    /// Returns these and leaves none. It writes field by field, as [`become_of`](Self::become_of).
     #[inline]
-    pub(super) fn take(&mut self) -> Points {
+    pub(in crate::pool) fn take(&mut self) -> Points {
         let Point { stream, number } = self.first;
         let taken = Points { first: Point { stream, number }, more: self.more.take() };
-        (self.first.stream, self.first.number) = (StreamSlot::NOBODY, 0);
+        (self.first.stream, self.first.number) = (StreamSlot::NONE, 0);
         taken
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.stream == StreamSlot::NOBODY
+    pub(in crate::pool) fn is_empty(&self) -> bool {
+        self.first.stream == StreamSlot::NONE
     }
 
     #[inline]
@@ -91,8 +96,8 @@ impl Points {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, point: Point) {
-        debug_assert_ne!(point.stream, StreamSlot::NOBODY);
+    pub(in crate::pool) fn add(&mut self, point: Point) {
+        debug_assert_ne!(point.stream, StreamSlot::NONE);
         if self.is_empty() {
             self.first = point;
         } else if self.first.stream == point.stream {
@@ -111,12 +116,12 @@ impl Points {
     }
 
     fn more_mut(&mut self) -> &mut More {
-        let none = || Box::new(More { points: Vec::new(), look_at: FEW_POINTS });
+        let none = || Box::new(More { points: Vec::new(), forget_above: FEW_POINTS });
         self.more.get_or_insert_with(none)
     }
 
     #[inline]
-    pub(super) fn merge(&mut self, other: Points) {
+    pub(in crate::pool) fn merge(&mut self, other: Points) {
         if self.first.stream == other.first.stream && other.more.is_none() {
             self.first.number = self.first.number.max(other.first.number);
         } else {
@@ -166,7 +171,7 @@ impl Points {
     /// Forgets points that are needless beside the others, where there are several: `forget` takes them out of a list that is sorted by
     /// stream. Where there are many, only when they have become twice as many since the last time.
     #[inline]
-    pub(super) fn forget_where(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
+    pub(in crate::pool) fn forget_where(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
         if self.more.is_some() {
             self.forget_of_several(forget);
         }
@@ -176,7 +181,7 @@ impl Points {
     fn forget_of_several(&mut self, forget: impl FnOnce(&mut Vec<Point>)) {
         let Some(more) = &mut self.more else { return };
         let count = more.points.len() + 1;
-        if count > FEW_POINTS && count < more.look_at {
+        if count > FEW_POINTS && count < more.forget_above {
             return;
         }
         let mut points = std::mem::take(&mut more.points);
@@ -188,24 +193,24 @@ impl Points {
         if points.is_empty() {
             self.more = None;
         } else {
-            more.look_at = 2 * (points.len() + 1);
+            more.forget_above = 2 * (points.len() + 1);
             more.points = points;
         }
     }
 
     /// Whether there are none, or of one stream only.
     #[inline]
-    pub(super) fn are_all_of(&self, stream: StreamSlot) -> bool {
+    pub(in crate::pool) fn are_all_of(&self, stream: StreamSlot) -> bool {
         let of_stream = self.first.stream == stream || self.is_empty();
         of_stream && self.more.is_none()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::pool) fn len(&self) -> usize {
         usize::from(!self.is_empty()) + self.more().len()
     }
 
     #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = Point> + '_ {
+    pub(in crate::pool) fn iter(&self) -> impl Iterator<Item = Point> + '_ {
         let first = (!self.is_empty()).then_some(self.first);
         first.into_iter().chain(self.more().iter().copied())
     }

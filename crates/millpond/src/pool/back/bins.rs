@@ -1,17 +1,20 @@
 //! Free ranges sorted by size, so that a nearly best fit is found in constant time.
 //!
-//! Sizes are binned like floating-point numbers: 32 bins for each doubling, so that a bin's ranges differ by
-//! at most 3 %. Two levels of bitmaps say which bins hold something.
+//! Sizes are binned like floating-point numbers: 32 bins for each doubling, so that a bin's ranges differ by at most 3 %. Two levels of
+//! bitmaps say which bins hold nodes.
 //!
 //! ```text
 //!   size in steps:   0 1 2 … 63 │ 64 66 … 126 │ 128 132 … 252 │ …
 //!   bin:             one each   │ 32 bins     │ 32 bins       │
+//!
+//!   steps ≥ 32:  bin = 32 × (⌊log₂ steps⌋ − 4) + the five bits of steps below the highest
+//!   bit of a bin = it has a head;   bit of a group = one of its 32 bins has
 //! ```
 
 use super::heap::{Link, NodeId};
 
 /// Sizes are counted in steps of this.
-pub(super) const STEP_BYTES: u64 = 512;
+pub(in crate::pool) const STEP_BYTES: u64 = 512;
 
 const SUB_BITS: u32 = 5;
 const SUBS: u32 = 1 << SUB_BITS;
@@ -20,9 +23,9 @@ const GROUPS: usize = 42;
 /// As many as there are bins, and so many that no number of a bin need be looked at.
 const HEADS: usize = (GROUPS * SUBS as usize).next_power_of_two();
 
-/// Which bins hold something, and the first node of each.
+/// Which bins hold nodes, and the first node of each.
 #[derive(Debug)]
-pub(super) struct Bins {
+pub(in crate::pool) struct Bins {
     groups: u64,
     subs: [u32; GROUPS],
     heads: Box<[Link; HEADS]>,
@@ -30,7 +33,7 @@ pub(super) struct Bins {
 
 /// The number of a bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bin(u16);
+pub(in crate::pool) struct Bin(u16);
 
 impl Bin {
     /// The bin of a size: the last one whose least size does not exceed it.
@@ -77,7 +80,7 @@ impl Bins {
         self.heads[bin.index() % HEADS]
     }
 
-    /// Puts a node first; returns what was.
+    /// Puts a node first; returns the node that was first.
     #[inline]
     pub(super) fn put(&mut self, bin: Bin, id: NodeId) -> Link {
         let group = bin.group();
@@ -95,13 +98,13 @@ impl Bins {
         self.groups &= !(u64::from(self.subs[group] == 0) << group);
     }
 
-    /// The first bin from `bin` on that holds something.
+    /// The first bin from `bin` on that holds a node.
     #[inline]
     pub(super) fn first_from(&self, bin: Bin) -> Option<Bin> {
         if self.subs[bin.group()] >> bin.sub() & 1 != 0 { Some(bin) } else { self.next_after(bin) }
     }
 
-    /// The first bin after `bin` that holds something. All its ranges are larger than any in `bin`.
+    /// The first bin after `bin` that holds a node. All its ranges are larger than any in `bin`.
     #[inline]
     pub(super) fn next_after(&self, bin: Bin) -> Option<Bin> {
         let (group, sub) = (bin.group(), bin.sub());
@@ -117,7 +120,7 @@ impl Bins {
         Some(Bin::at(group, self.subs[group as usize].trailing_zeros()))
     }
 
-    /// The last bin before `bin` that holds something.
+    /// The last bin before `bin` that holds a node.
     pub(super) fn last_before(&self, bin: Bin) -> Option<Bin> {
         let (group, sub) = (bin.group(), bin.sub());
         let rest = self.subs[group] & ((1 << sub) - 1);
@@ -132,7 +135,7 @@ impl Bins {
         Some(Bin::at(group, 31 - self.subs[group as usize].leading_zeros()))
     }
 
-    /// The last bin that holds something.
+    /// The last bin that holds a node.
     pub(super) fn last(&self) -> Option<Bin> {
         if self.groups == 0 {
             return None;

@@ -1,25 +1,176 @@
 //! Where blocks lie in the pool's virtual addresses: best fit, merged at once.
 //!
-//! The heap is arithmetic on offsets; it knows no memory and no driver. Every byte of the span belongs to
-//! exactly one node, nodes are linked in address order, and free nodes are binned by size.
+//! The heap is arithmetic on offsets; it knows no memory and no driver. Nodes are linked in address order, and free nodes are binned by size.
+//!
+//! ```text
+//!   Σ nodes.bytes = span;   node.start + node.bytes = node.next.start
+//!   a node is in the bin of its size ⇔ it is free
+//!   no two free nodes are neighbours, unless the upper one stands alone
+//! ```
+
+use std::ops::Range;
 
 use super::bins::{Bin, Bins};
-use super::nodes::Nodes;
-pub(super) use super::nodes::{Link, Node, NodeId, Use};
-use super::points::Points;
+use crate::pool::streams::Points;
+
+/// A node of the heap. Ids are reused once their node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::pool) struct NodeId(pub(in crate::pool) u32);
+
+/// The use of a node's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Use {
+    /// Free. No two free nodes are neighbours.
+    Free,
+    /// One block of a user or a cache.
+    Block,
+    /// A slab.
+    Slab,
+    /// Free, and kept for the stream that freed it. It does not merge with free nodes.
+    Kept,
+    /// Free, but work may still use its old mapping, which is to be unmapped.
+    Leaving,
+    /// Outside the pool: addresses between the driver's allocations, where the pool has no addresses of its own.
+    Outside,
+}
+
+/// A range of addresses.
+///
+/// `prev.start + prev.bytes = start`
+#[derive(Debug)]
+#[repr(align(64))]
+pub(in crate::pool) struct Node {
+    pub(in crate::pool) start: u64,
+    pub(in crate::pool) bytes: u64,
+    /// The points after which these bytes may be used again.
+    pub(super) points: Points,
+    pub(super) prev: Link,
+    pub(super) next: Link,
+    pub(super) bin_prev: Link,
+    pub(super) bin_next: Link,
+    /// Where it is while it is free.
+    pub(super) bin: Bin,
+    pub(in crate::pool) used_for: Use,
+    /// It begins a driver allocation, and so does not merge with the node below it.
+    pub(super) stands_alone: bool,
+}
+
+/// One cache line each: placing or freeing a block reads several nodes.
+const _: () = assert!(size_of::<Node>() == 64);
+
+/// A node or none, in four bytes, because a search reads many nodes. None is a node, too, which lies nowhere: code writes to it without a
+/// branch. Whether a hole has neighbours is as good as random, and a processor would guess it wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Link(u32);
+
+impl Link {
+    pub(in crate::pool) const NONE: Link = Link(0);
+
+    #[inline]
+    pub(super) fn to(id: NodeId) -> Link {
+        Link(id.0)
+    }
+
+    #[inline]
+    pub(super) fn get(self) -> Option<NodeId> {
+        (self != Link::NONE).then_some(self.node())
+    }
+
+    /// The node, or the one that stands for none.
+    #[inline]
+    pub(super) fn node(self) -> NodeId {
+        NodeId(self.0)
+    }
+}
+
+impl Node {
+    /// Neither anywhere nor beside anything.
+    pub(in crate::pool) const NONE: Node = Node {
+        start: 0,
+        bytes: 0,
+        points: Points::NONE,
+        prev: Link::NONE,
+        next: Link::NONE,
+        bin_prev: Link::NONE,
+        bin_next: Link::NONE,
+        bin: Bin::of(0),
+        used_for: Use::Free,
+        stands_alone: false,
+    };
+
+    #[inline]
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+
+    #[inline]
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+}
+
+/// The nodes by their numbers. In chunks, so that no allocation waits while millions of nodes are copied.
+#[derive(Debug)]
+pub(in crate::pool) struct Nodes {
+    chunks: Vec<Box<[Node; NODES_OF_CHUNK]>>,
+    pub(super) added: usize,
+}
+
+/// Few: the first use of a chunk writes all of its nodes.
+const NODES_OF_CHUNK: usize = 128;
+
+impl Nodes {
+    /// Only the one that stands for none.
+    pub(super) fn new() -> Nodes {
+        let mut nodes = Nodes { chunks: Vec::new(), added: 0 };
+        let none = nodes.add();
+        debug_assert_eq!(Link::to(none), Link::NONE);
+        nodes.get_mut(none).used_for = Use::Outside;
+        nodes
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: NodeId) -> &Node {
+        let index = id.0 as usize;
+        &self.chunks[index / NODES_OF_CHUNK][index % NODES_OF_CHUNK]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+        let index = id.0 as usize;
+        &mut self.chunks[index / NODES_OF_CHUNK][index % NODES_OF_CHUNK]
+    }
+
+    #[cold]
+    pub(super) fn add(&mut self) -> NodeId {
+        if self.added == self.chunks.len() * NODES_OF_CHUNK {
+            let chunk: Box<[Node]> = (0..NODES_OF_CHUNK).map(|_| Node::NONE).collect();
+            self.chunks.push(chunk.try_into().expect("as many as a chunk has"));
+        }
+        let id = u32::try_from(self.added).expect("four billion ranges");
+        self.added += 1;
+        NodeId(id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).take(self.added)
+    }
+}
 
 /// A free node, and where in it something can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(in crate::pool) struct Found {
     pub(super) node: NodeId,
     pub(super) start: u64,
 }
 
-/// What a part of a node has of it.
+/// Whether a range that is taken out of a free one keeps the points of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keeps {
-    Points,
-    Nothing,
+pub(super) enum KeepPoints {
+    /// Yes: other streams that get a part of it have to come after them.
+    Yes,
+    /// No: the stream that takes it comes after them.
+    No,
 }
 
 /// How many ranges of one bin are looked at for the best: enough to be nearly best, few enough to be fast.
@@ -27,7 +178,7 @@ const LOOKED_AT: usize = 8;
 
 /// All nodes of a span.
 #[derive(Debug)]
-pub(super) struct Heap {
+pub(in crate::pool) struct Heap {
     nodes: Nodes,
     unused: Vec<NodeId>,
     bins: Bins,
@@ -41,15 +192,14 @@ impl Heap {
         heap
     }
 
-    /// A span of which nothing belongs to the pool yet.
+    /// A span of which no part belongs to the pool yet.
     pub(super) fn outside(span_bytes: u64) -> (Heap, NodeId) {
         let mut heap = Heap { nodes: Nodes::new(), unused: Vec::new(), bins: Bins::new() };
         let all = heap.add(Node { bytes: span_bytes, used_for: Use::Outside, ..Node::NONE });
         (heap, all)
     }
 
-    /// Makes a part of an outside node free. It never merges with what lies below it. Returns it and what is still outside
-    /// above it.
+    /// Makes a part of an outside node free. It never merges with the node below it. Returns it, and the outside node above it.
     pub(super) fn open(
         &mut self,
         outside: NodeId,
@@ -58,21 +208,21 @@ impl Heap {
     ) -> (NodeId, Option<NodeId>) {
         let is_within = self.node(outside).start < start;
         let opened = if is_within {
-            self.split(outside, start, Use::Outside, Keeps::Points)
+            self.split(outside, start, Use::Outside, KeepPoints::Yes)
         } else {
             outside
         };
         let has_above = self.node(opened).bytes > bytes;
         let above =
-            has_above.then(|| self.split(opened, start + bytes, Use::Outside, Keeps::Points));
+            has_above.then(|| self.split(opened, start + bytes, Use::Outside, KeepPoints::Yes));
         let node = self.node_mut(opened);
         (node.used_for, node.stands_alone) = (Use::Free, true);
         self.bin(opened);
         (opened, above)
     }
 
-    /// Undoes [`open`](Self::open) of a node that is free again. Returns what it has become, and where an outside node that has
-    /// become part of it began.
+    /// Undoes [`open`](Self::open) of a node that is free again. Returns the outside node that it is part of now, and where the outside
+    /// node above it began that is part of that, too.
     pub(super) fn close(&mut self, id: NodeId) -> (NodeId, Option<u64>) {
         debug_assert_eq!(self.node(id).used_for, Use::Free);
         self.unbin(id);
@@ -176,7 +326,7 @@ impl Heap {
     }
 
     /// Every node. Slow.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
+    pub(in crate::pool) fn all(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.bytes > 0)
     }
 
@@ -217,29 +367,35 @@ impl Heap {
         })
     }
 
-    /// Takes a range out of the free node around it: `bytes` from where they were found to fit. It has the points of all, and so has
-    /// what stays free below and above it.
+    /// Takes a range out of the free node around it: `bytes` from where they were found to fit. It has the points of that node, and so
+    /// have the rests that stay free below and above it.
     pub(super) fn take(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
-        self.take_range(found, bytes, used_for, Keeps::Points)
+        self.take_range(found, bytes, used_for, KeepPoints::Yes)
     }
 
-    /// As [`take`](Self::take), for whoever has waited for the points: what is taken has none.
+    /// As [`take`](Self::take), for a stream that comes after the points: the range that is taken has none.
     #[inline]
     pub(super) fn take_ordered(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
-        self.take_range(found, bytes, used_for, Keeps::Nothing)
+        self.take_range(found, bytes, used_for, KeepPoints::No)
     }
 
     #[inline(always)]
-    fn take_range(&mut self, found: Found, bytes: u64, used_for: Use, keeps: Keeps) -> NodeId {
+    fn take_range(
+        &mut self,
+        found: Found,
+        bytes: u64,
+        used_for: Use,
+        keep_points: KeepPoints,
+    ) -> NodeId {
         let Found { node: id, start } = found;
         let node = self.node(id);
         debug_assert_eq!(node.used_for, Use::Free);
         let (begin, end) = (node.start, start + bytes);
         let has_above = end < node.end();
         let taken = if begin < start {
-            let keeps = if has_above { Keeps::Points } else { keeps };
-            let taken = self.split(id, start, used_for, keeps);
-            // What is left has become smaller where it is.
+            let keep_points = if has_above { KeepPoints::Yes } else { keep_points };
+            let taken = self.split(id, start, used_for, keep_points);
+            // The rest below it has become smaller in place.
             let rest = self.node(id);
             let bin = Bin::of(rest.bytes);
             if bin != rest.bin {
@@ -253,16 +409,16 @@ impl Heap {
             id
         };
         if has_above {
-            let above = self.split(taken, end, Use::Free, Keeps::Points);
+            let above = self.split(taken, end, Use::Free, KeepPoints::Yes);
             self.bin(above);
         }
-        if keeps == Keeps::Nothing {
+        if keep_points == KeepPoints::No {
             self.node_mut(taken).points = Points::NONE;
         }
         taken
     }
 
-    /// Frees a node and merges it with its free neighbours; returns what it has become.
+    /// Frees a node and merges it with its free neighbours; returns the merged node.
     #[inline]
     pub(super) fn free(&mut self, id: NodeId) -> NodeId {
         let node = self.node_mut(id);
@@ -285,16 +441,16 @@ impl Heap {
         merged
     }
 
-    /// Takes a range out of a node in use. What is left below and above it is used for what the node was, and all of them have its points.
+    /// Takes a range out of a node in use. The rests below and above it keep the node's use, and all parts have its points.
     pub(super) fn cut(&mut self, found: Found, bytes: u64, used_for: Use) -> NodeId {
         let Found { node: mut id, start } = found;
         let rest = self.node(id).used_for;
         debug_assert_ne!(rest, Use::Free);
         if self.node(id).start < start {
-            id = self.split(id, start, rest, Keeps::Points);
+            id = self.split(id, start, rest, KeepPoints::Yes);
         }
         if start + bytes < self.node(id).end() {
-            self.split(id, start + bytes, rest, Keeps::Points);
+            self.split(id, start + bytes, rest, KeepPoints::Yes);
         }
         self.node_mut(id).used_for = used_for;
         id
@@ -313,18 +469,18 @@ impl Heap {
 
     /// Cuts a node in two; the upper part is new.
     #[inline(always)]
-    fn split(&mut self, id: NodeId, at: u64, used_for: Use, keeps: Keeps) -> NodeId {
+    fn split(&mut self, id: NodeId, at: u64, used_for: Use, keep_points: KeepPoints) -> NodeId {
         let upper = self.add_empty();
         let node = self.node_mut(id);
         let bytes = node.end() - at;
         node.bytes = at - node.start;
         let next = node.next;
         node.next = Link::to(upper);
-        let points = match keeps {
-            Keeps::Points => node.points.clone(),
-            Keeps::Nothing => Points::NONE,
+        let points = match keep_points {
+            KeepPoints::Yes => node.points.clone(),
+            KeepPoints::No => Points::NONE,
         };
-        // Field by field: what is put together elsewhere and copied in one piece the machine has to wait for.
+        // Field by field: a processor cannot forward a copy in one piece from the stores that put it together, and waits.
         let node = self.node_mut(upper);
         (node.start, node.bytes) = (at, bytes);
         (node.used_for, node.stands_alone) = (used_for, false);
@@ -355,7 +511,7 @@ impl Heap {
         id
     }
 
-    /// A node that is nowhere, and of which nothing is to be relied on but that it has no points.
+    /// A node that lies nowhere. It has no points; its other fields may have any value.
     #[inline]
     fn add_empty(&mut self) -> NodeId {
         self.unused.pop().unwrap_or_else(|| self.nodes.add())
@@ -436,11 +592,11 @@ pub(super) fn position(node: &Node, bytes: u64, align: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::bins::STEP_BYTES;
+    use crate::pool::back::bins::STEP_BYTES;
 
     const SPAN: u64 = 1 << 40;
 
-    /// Random placements and frees beside a simple list of what is taken.
+    /// Random placements and frees beside a simple list of the taken ranges.
     #[test]
     fn nodes_tile_the_span_whatever_is_placed_and_freed() {
         for seed in 0..50 {
