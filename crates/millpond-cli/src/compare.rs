@@ -29,12 +29,19 @@ use crate::{Finding, device, interrupt, stacks};
 /// The driver's pool as CUDA has it unless told otherwise: it gives everything back whenever the host waits.
 const ASYNC_BY_CUDA: &str = "async:release_threshold_bytes=0B";
 
+/// Ours when it gives back what it does not use, as the driver's pool does.
+const POOL_GIVING_BACK: &str = "pool:release_threshold_bytes=0B";
+
 /// Plays each scenario with each allocator.
 pub(crate) fn run(options: &CompareOptions) -> Result<Finding> {
     let scenarios = chosen(&options.scenario)?;
-    // Beside the one that keeps everything.
-    let by_default = |name| [Some(name), (name == "async").then_some(ASYNC_BY_CUDA)];
-    let all = comparable().flat_map(by_default).flatten();
+    // Beside those that keep everything.
+    let that_gives_back = |name| match name {
+        "pool" => Some(POOL_GIVING_BACK),
+        "async" => Some(ASYNC_BY_CUDA),
+        _ => None,
+    };
+    let all = comparable().flat_map(|name| [Some(name), that_gives_back(name)]).flatten();
     let stacks = stacks::chosen_or(&options.allocator, all)?;
     let device = device::chosen(options.device.as_deref());
     let site = Site::named(&device)?;

@@ -1,5 +1,7 @@
 //! How long memory is kept that nobody needs, interval by interval, without a clock.
 
+use std::time::Duration;
+
 use millpond::Resource;
 use millpond::driver::{Driver, Stream};
 use millpond::pool::{Pool, PoolConfig, RegionOptions};
@@ -90,5 +92,62 @@ fn regions_give_back_what_they_do_not_need() {
     assert_eq!(gpu.held().reservations, addresses - 1);
     assert_eq!(pool.usage().reserved_bytes, kept.usage().reserved_bytes);
     assert_eq!(kept.usage().reserved_bytes, 6 * MIB);
+    assert_no_findings(&gpu);
+}
+
+/// With a threshold, memory goes back with the frees of large blocks: what was not used for a while, beyond the threshold, and no sooner.
+#[test]
+fn what_frees_find_unused_goes_back_beyond_the_threshold() {
+    for (threshold, most) in [(None, 200), (Some(0), 16), (Some(100 * MIB), 110)] {
+        let gpu = gpu_with(SimOptions::default());
+        let stream = stream(&gpu);
+        let pool = pool(&gpu, PoolConfig { release_threshold_bytes: threshold, ..alone() });
+        let blocks: Vec<_> = (0..20).map(|_| pool.allocate(10 * MIB, stream).unwrap()).collect();
+        for block in blocks {
+            pool.deallocate(block, 10 * MIB, stream).unwrap();
+        }
+        let replace_one = |times: usize| {
+            for _ in 0..times {
+                let block = pool.allocate(10 * MIB, stream).unwrap();
+                write(&gpu, block, 10 * MIB, stream);
+                pool.deallocate(block, 10 * MIB, stream).unwrap();
+                gpu.synchronize_stream(stream).unwrap();
+            }
+        };
+        replace_one(100);
+        assert_eq!(pool.usage().reserved_bytes, 200 * MIB, "{threshold:?}: not for so long");
+        replace_one(200);
+        let reserved = pool.usage().reserved_bytes / MIB;
+        let least = threshold.map_or(200, |bytes| bytes / MIB);
+        assert!((least..=most).contains(&reserved), "{threshold:?}: {reserved} MiB");
+        pool.assert_valid();
+        assert_eq!(gpu.findings(), []);
+    }
+}
+
+/// A stream that is never idle keeps no memory that it does not use, although what is free merges with what it has just freed.
+#[test]
+fn unused_memory_goes_back_beside_a_busy_stream() {
+    let gpu = gpu_with(SimOptions::default());
+    let stream = stream(&gpu);
+    let pool = pool(&gpu, alone());
+    let blocks: Vec<_> = (0..20).map(|_| pool.allocate(10 * MIB, stream).unwrap()).collect();
+    for block in blocks {
+        pool.deallocate(block, 10 * MIB, stream).unwrap();
+    }
+    for _ in 0..8 {
+        for _ in 0..10 {
+            let block = pool.allocate(20 * MIB, stream).unwrap();
+            write(&gpu, block, 20 * MIB, stream);
+            pool.deallocate(block, 20 * MIB, stream).unwrap();
+        }
+        assert!(!gpu.query_stream(stream).unwrap(), "the stream is busy");
+        pool.interval_has_passed();
+        // Some of its work is done, and not all.
+        gpu.advance(Duration::from_millis(2));
+    }
+    let reserved = pool.usage().reserved_bytes / MIB;
+    assert!((20..=30).contains(&reserved), "{reserved} MiB");
+    pool.assert_valid();
     assert_no_findings(&gpu);
 }

@@ -39,7 +39,7 @@ fn json_has_the_same_for_programs() {
     let resources = report["resources"].as_array().unwrap();
     let pool = resources.iter().find(|entry| entry["name"] == "pool").unwrap();
     let options = pool["options"].as_array().unwrap();
-    assert_eq!(options.len(), 13, "all settings of the pool");
+    assert_eq!(options.len(), 15, "all settings of the pool");
     let slack = options.iter().find(|option| option["name"] == "slack").unwrap();
     assert_eq!((&slack["default"], &slack["kind"]), (&"0.08".into(), &"fraction".into()));
     let adaptors = report["adaptors"].as_array().unwrap();

@@ -190,6 +190,7 @@ impl Back {
                 ),
                 is_short: false,
                 failed_search: None,
+                freed_before: Default::default(),
                 kept: Kept::default(),
                 leaving: Vec::new(),
                 withheld: Vec::new(),

@@ -10,7 +10,7 @@
 //!   16 intervals without that                                ⇒  patience halves
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -170,6 +170,8 @@ impl Drop for Watch {
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     adaptive: Mutex<Adaptive>,
+    /// Frees of blocks that are too large for caches, where unused memory goes back with them.
+    large_frees: AtomicU64,
     /// The background has been woken and has not looked yet.
     fragmentation_seen: AtomicBool,
 }
@@ -257,9 +259,9 @@ pub(super) fn interval_has_passed(tiers: &Tiers) {
     tiers.give_back_all_pending();
     merge_if_fragmented(tiers);
     tiers.forget_gone_streams();
+    tiers.back.tick();
     let (now, spare, pages_created) = {
-        let mut state = tiers.back.state();
-        state.tick();
+        let state = tiers.back.state();
         (state.pages.now(), state.spare_pages(), state.counts.pages_created)
     };
     let mut adaptive = tiers.upkeep.adaptive.lock();
@@ -271,6 +273,35 @@ pub(super) fn interval_has_passed(tiers: &Tiers) {
         // last asked for.
         tiers.back.set_live_bytes(Some(tiers.live_bytes()));
         tiers.back.state().forget_peak();
+    }
+}
+
+/// Large frees between two looks of [`release_above`].
+const FREES_PER_LOOK: u64 = 64;
+/// Looks after which memory that was not used goes back.
+const LOOKS: u32 = 2;
+
+/// A large block is freed: gives memory back that was not used for a while, as far as more than `threshold` bytes are reserved, and as far
+/// as the work that used it is known to be done. A while is so many large frees, not a time: replays know no other clock.
+pub(super) fn release_above(tiers: &Tiers, threshold: usize) {
+    // Relaxed: only the number counts.
+    let frees = tiers.upkeep.large_frees.fetch_add(1, Ordering::Relaxed) + 1;
+    if frees.is_multiple_of(FREES_PER_LOOK) && tiers.back.has_pages() {
+        release_unused_above(tiers, threshold);
+    }
+}
+
+#[cold]
+fn release_unused_above(tiers: &Tiers, threshold: usize) {
+    tiers.back.tick();
+    let now = tiers.back.state().pages.now();
+    let excess = tiers.back.reserved_bytes().saturating_sub(threshold as u64);
+    if let Some(since) = now.checked_sub(LOOKS)
+        && excess > 0
+    {
+        tiers.back.merge_all_kept();
+        let page_bytes = tiers.back.driver().device().granularity_bytes as u64;
+        tiers.back.expire((excess / page_bytes) as usize, since);
     }
 }
 

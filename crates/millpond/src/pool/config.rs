@@ -49,6 +49,10 @@ pub struct PoolConfig {
     /// Blocks larger than this are the driver's own allocations, as if there were no pool: not in regions and captures, and
     /// only with the default alignment. `None`: all blocks are the pool's.
     pub direct_above_bytes: Option<usize>,
+    /// How much stays reserved although nothing uses it. Beyond that, memory that was not used during the last 128 to 192 frees of blocks
+    /// above 1 MiB goes back to the driver with the next of them, once its work is done: something as CUDA's own pools do where the host waits.
+    /// `None`: it stays until the background, or [`trim`](crate::Resource::trim), gives it back.
+    pub release_threshold_bytes: Option<usize>,
     /// The share of what is reserved and not live above which the background empties caches to merge what they hold.
     pub defrag_threshold: f64,
     /// How often the background looks, in milliseconds. What nobody has needed from one look to the next goes back.
@@ -75,6 +79,7 @@ impl Default for PoolConfig {
             batch_alloc_count: 16,
             slack: 0.08,
             direct_above_bytes: None,
+            release_threshold_bytes: None,
             defrag_threshold: 0.3,
             defrag_interval_ms: 5000,
             enable_stats: true,
@@ -225,6 +230,10 @@ impl PoolConfig {
             "direct_above_bytes" => {
                 self.direct_above_bytes = if value == "none" { None } else { Some(size(value)?) };
             }
+            "release_threshold_bytes" => {
+                self.release_threshold_bytes =
+                    if value == "none" { None } else { Some(size(value)?) };
+            }
             "defrag_threshold" => self.defrag_threshold = fraction(value)?,
             "defrag_interval_ms" => {
                 self.defrag_interval_ms = read(field, value, "a whole number")?;
@@ -251,7 +260,7 @@ impl PoolConfig {
 const CONF: &str = "MILLPOND_CONF";
 
 /// The names of all settings.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "alignment",
     "thread_cache_max_blocks",
     "thread_cache_max_bytes",
@@ -260,6 +269,7 @@ const FIELDS: [&str; 14] = [
     "batch_alloc_count",
     "slack",
     "direct_above_bytes",
+    "release_threshold_bytes",
     "defrag_threshold",
     "defrag_interval_ms",
     "enable_stats",
@@ -311,6 +321,7 @@ pub(super) struct Settings {
     /// By size in units of the least alignment: the shelf that serves it, if all blocks there are aligned enough.
     shelves: [AtomicShelf; LARGEST_CACHED_BYTES / ALIGNMENT],
     direct_above: AtomicUsize,
+    release_threshold: AtomicUsize,
     counts: AtomicBool,
     all: Mutex<PoolConfig>,
 }
@@ -326,6 +337,7 @@ impl Settings {
             alignment: AtomicUsize::default(),
             shelves: [const { AtomicShelf::new(Shelf::NONE) }; _],
             direct_above: AtomicUsize::default(),
+            release_threshold: AtomicUsize::default(),
             counts: AtomicBool::default(),
             all: Mutex::default(),
         };
@@ -357,6 +369,8 @@ impl Settings {
         }
         let direct_above = config.direct_above_bytes.unwrap_or(usize::MAX);
         self.direct_above.store(direct_above, Ordering::Relaxed);
+        let release_threshold = config.release_threshold_bytes.unwrap_or(usize::MAX);
+        self.release_threshold.store(release_threshold, Ordering::Relaxed);
         self.counts.store(config.enable_stats, Ordering::Relaxed);
         self.all.lock().clone_from(config);
     }
@@ -406,6 +420,13 @@ impl Settings {
     pub(super) fn direct_above(&self) -> usize {
         self.direct_above.load(Ordering::Relaxed)
     }
+
+    /// How much may stay reserved that nothing uses, if there is a bound.
+    #[inline]
+    pub(super) fn release_threshold(&self) -> Option<usize> {
+        let bytes = self.release_threshold.load(Ordering::Relaxed);
+        (bytes != usize::MAX).then_some(bytes)
+    }
 }
 
 /// What sizes and addresses of blocks of their own are multiples of.
@@ -428,8 +449,8 @@ mod tests {
     #[test]
     fn every_setting_can_be_given_as_text() {
         let values = [
-            "512", "8", "4096", "9", "99", "4", "0.5", "1000", "0.9", "77", "false", "false",
-            "true", "/x/y",
+            "512", "8", "4096", "9", "99", "4", "0.5", "1000", "5MiB", "0.9", "77", "false",
+            "false", "true", "/x/y",
         ];
         let settings: Vec<_> =
             FIELDS.iter().zip(values).map(|(field, value)| format!("{field}:{value}")).collect();
@@ -443,6 +464,7 @@ mod tests {
             batch_alloc_count: 4,
             slack: 0.5,
             direct_above_bytes: Some(1000),
+            release_threshold_bytes: Some(5 << 20),
             defrag_threshold: 0.9,
             defrag_interval_ms: 77,
             enable_stats: false,

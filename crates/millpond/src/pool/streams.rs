@@ -227,6 +227,19 @@ impl Streams {
         points.iter().all(|point| self.has_passed(point))
     }
 
+    /// Points that all frees so far come before, or are.
+    pub(super) fn points_so_far(&self) -> Points {
+        let mut points = Points::default();
+        for stream in self.with_events.iter().chain(self.unrecorded.iter()) {
+            let Some(state) = self.known(stream) else { continue };
+            let last = state.recorded.back().map(|(number, _)| *number);
+            let unrecorded = state.has_unrecorded.then_some(state.number);
+            let number = unrecorded.or(last);
+            number.into_iter().for_each(|number| points.add(Point { stream, number }));
+        }
+        points
+    }
+
     /// Forgets points that have passed, or that another comes after, where there are several: every stream that used the memory leaves a
     /// point, and the next stream would wait for them all.
     #[inline]

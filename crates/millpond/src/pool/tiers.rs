@@ -110,7 +110,7 @@ impl Tiers {
         Ok(Tiers {
             identity,
             settings: Settings::new(&config),
-            caches: Caches::new(config.slack > 0.0, Arc::clone(&for_others)),
+            caches: Caches::new(lets_pend(&config), Arc::clone(&for_others)),
             page_map: PageMap::new(back.span_bytes()),
             central: Central::new(),
             back,
@@ -168,7 +168,7 @@ impl Tiers {
         self.back.set_slack(config.slack);
         // Relaxed: caches are emptied below, and what pends by the old setting is found like anything that they keep.
         let are_several = self.back.state().streams.are_several();
-        self.caches.set_lets_pend(config.slack > 0.0 && !are_several);
+        self.caches.set_lets_pend(lets_pend(config) && !are_several);
         // What caches were allowed to keep was granted by the settings before, and aligned by them.
         self.drain_caches(Keep::Yes);
         self.family.regions().iter().for_each(|region| region.set_config(config));
@@ -193,6 +193,11 @@ impl Tiers {
         self.family.regions().iter().for_each(|region| region.notes.add_live_to(&mut live));
         TagUsage::of_scopes(live)
     }
+}
+
+/// Whether large blocks may be given back later than they are freed: not where memory comes first.
+fn lets_pend(config: &PoolConfig) -> bool {
+    config.slack > 0.0 && config.release_threshold_bytes.is_none()
 }
 
 impl Drop for Tiers {

@@ -50,6 +50,12 @@ pub(super) const POOL_OPTIONS: &[OptionSpec] = &[
         "larger blocks are plain allocations of the driver",
     ),
     OptionSpec::new(
+        "release_threshold_bytes",
+        Kind::SizeOrNone,
+        "none",
+        "how much may stay reserved that nothing uses; the rest goes back as blocks are freed",
+    ),
+    OptionSpec::new(
         "defrag_threshold",
         Kind::Fraction,
         "0.3",
@@ -89,6 +95,7 @@ pub(super) fn pool_config(options: &Options) -> PoolConfig {
         batch_alloc_count: count("batch_alloc_count"),
         slack: options.fraction("slack"),
         direct_above_bytes: options.size_or_none("direct_above_bytes"),
+        release_threshold_bytes: options.size_or_none("release_threshold_bytes"),
         defrag_threshold: options.fraction("defrag_threshold"),
         defrag_interval_ms: options.count("defrag_interval_ms"),
         enable_stats: options.switch("enable_stats"),

@@ -410,6 +410,15 @@ impl Back {
         released
     }
 
+    /// Time goes by.
+    pub(in crate::pool) fn tick(&self) {
+        let _relaxed = RelaxedCalls::enter(&self.driver);
+        let mut state = self.state.lock();
+        // Streams that cannot be asked now keep memory from going back for longer.
+        let _ = state.streams.record_all(&self.driver);
+        state.tick();
+    }
+
     /// Gives some pages back that were not used since `since`, without waiting for work, a few at a time, so that a thread that needs to
     /// map something does not wait for long. Returns how many.
     pub(in crate::pool) fn expire(&self, most: usize, since: u32) -> usize {
@@ -425,10 +434,10 @@ impl Back {
             let mut state = self.state.lock();
             let _ = state.streams.record_all(&self.driver);
             let _ = state.streams.poll_all(&self.driver);
-            let pages = state.pages_above_keeping(self.page_bytes);
+            let pages = state.pages_above_keeping(self.page_bytes).min(most - given_back);
             let passed = |state: &State, points: &Points| state.streams.have_passed(points);
-            let most = ReleaseLimits { enough_pages: pages.min(PAGES_AT_A_TIME), pages, since };
-            let left = state.begin_unmapping_unused_handles(most, passed, &mut looked_up_to);
+            let limits = ReleaseLimits { enough_pages: pages.min(PAGES_AT_A_TIME), pages, since };
+            let left = state.begin_unmapping_unused_handles(limits, passed, &mut looked_up_to);
             if left == 0 && state.handles.loose.is_empty() {
                 break;
             }
@@ -546,14 +555,21 @@ impl State {
                 let hole = self.pages.hole_around(self.handles.mapping(*mapping).first);
                 may_go(self, &self.heap.node(hole).points)
             };
-            if self.used_in(id) > most.since || !mappings.iter().filter(staying).all(mapping_may_go)
+            let used_in = self.used_in(id);
+            // Points of a hole are those of its newest free, which may have been of other pages.
+            let is_idle = self.work_until_has_passed(used_in);
+            if used_in > most.since
+                || !is_idle && !mappings.iter().filter(staying).all(mapping_may_go)
             {
                 continue;
             }
             pages += handle.pages;
             for mapping in mappings {
                 if !self.handles.mapping(mapping).leaves {
-                    self.begin_unmapping(mapping);
+                    let node = self.begin_unmapping(mapping);
+                    if is_idle {
+                        self.heap.node_mut(node).points = Points::default();
+                    }
                 }
             }
             self.handles.handle_mut(id).leaves = true;
@@ -570,8 +586,15 @@ impl State {
         if is_recent { self.pages.now() } else { handle.used_in }
     }
 
-    /// Time goes by.
-    pub(in crate::pool) fn tick(&mut self) {
+    /// Whether all work has passed on memory that was last used then.
+    fn work_until_has_passed(&self, used_in: u32) -> bool {
+        let next = self.freed_before.iter().find(|(tick, _)| *tick > used_in);
+        next.is_some_and(|(_, points)| self.streams.have_passed(points))
+    }
+
+    fn tick(&mut self) {
+        /// Times that are remembered.
+        const TICKS: usize = 8;
         for number in self.handles.handles.numbers() {
             if self.handles.handles.find(number).is_some() {
                 let used_in = self.used_in(HandleId(number));
@@ -579,10 +602,14 @@ impl State {
             }
         }
         self.pages.tick();
+        if self.freed_before.len() == TICKS {
+            self.freed_before.pop_front();
+        }
+        self.freed_before.push_back((self.pages.now(), self.streams.points_so_far()));
     }
 
     /// An unused mapping is to be unmapped: its addresses serve no request any more.
-    pub(super) fn begin_unmapping(&mut self, id: MappingId) {
+    pub(super) fn begin_unmapping(&mut self, id: MappingId) -> NodeId {
         let mapping = *self.handles.mapping(id);
         let hole = self.pages.hole_around(mapping.first);
         let start = self.pages.start_of(mapping.first);
@@ -592,6 +619,7 @@ impl State {
         self.pages.begin_leaving(mapping.range());
         self.handles.mapping_mut(id).leaves = true;
         self.leaving.push(Leaving { node, mapping: id });
+        node
     }
 
     /// A mapping was unmapped.

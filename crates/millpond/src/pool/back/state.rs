@@ -6,6 +6,8 @@
 //!   every page that a block, a slab or a kept range touches is mapped, and owned through that address
 //! ```
 
+use std::collections::VecDeque;
+
 use super::chunks::Chunks;
 use super::growth::Growth;
 use super::handles::{HandleId, Handles, Mapping};
@@ -33,6 +35,8 @@ pub(in crate::pool) struct State {
     pub(super) is_short: bool,
     /// The last search for memory that its stream comes after anyway, if it found none and no memory was freed since.
     pub(super) failed_search: Option<FailedSearch>,
+    /// What had been freed when time went by, for the last few times.
+    pub(super) freed_before: VecDeque<(u32, Points)>,
     /// Free ranges that streams keep for themselves.
     pub(super) kept: Kept,
     /// Mappings that are on their way out.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::driver::{DevicePtr, RelaxedCalls, Stream};
 use crate::pool::back::NodeId;
+use crate::pool::background;
 use crate::pool::blocks::{Block, Entry, HeaderId};
 use crate::pool::central::GlobalCache;
 use crate::pool::fast_path::with_recalled;
@@ -22,7 +23,7 @@ use crate::pool::lock_free::Left;
 use crate::pool::lock_free::{Kind, Tag, Word};
 use crate::pool::regions::BelongsTo;
 use crate::pool::shelves::{Bounds, Parcel, Pending, RemoteFree};
-use crate::pool::sizes::{Class, Shelf};
+use crate::pool::sizes::{Class, LARGEST_CACHED_BYTES, Shelf};
 use crate::pool::slabs::{EmptySlab, Slabs, are_twice_as_many};
 use crate::pool::statistics::Counters;
 use crate::pool::streams::{Points, StreamSlot};
@@ -98,6 +99,12 @@ impl Tiers {
         let requested = block.requested(now);
         if let Some(given_bytes) = bytes.filter(|bytes| *bytes != requested) {
             return Err(FreeError::WrongSize { ptr, given_bytes, allocated_bytes: requested });
+        }
+        if let Some(threshold) = self.settings.release_threshold()
+            && requested > LARGEST_CACHED_BYTES
+        {
+            // Before this block merges with what is free: its work may go on.
+            background::release_above(self, threshold);
         }
         let known = with_recalled(self, stream, |cache, counters| {
             Some(self.free_live(block, now, cache.stream(), Some((cache, counters))))
