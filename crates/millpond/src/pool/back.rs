@@ -6,10 +6,11 @@
 //!   memory         A      B      C      B      –      C      D             3 and 5 are closed: B and C are in use through 1 and 2
 //! ```
 //!
-//! A block is placed by best fit in addresses, where every page is open: mapped, and its memory in use through no other address. That takes no
-//! driver call. Else a hole is completed, or the block is composed at fresh addresses: of new memory while the pool is within its slack, or of
-//! unused memory, which is mapped a second time. Unused mappings stay, so that a program that repeats itself finds its addresses as they were.
-//! The oldest of them go when a handle has more than four on average. The files in the order in which a request goes:
+//! A block is placed by best fit in addresses, where every page is open: mapped, and its memory in use through no other address. That
+//! takes no driver call. Else a hole is completed, or the block is composed at fresh addresses: of new memory while the pool is within its
+//! slack, or of unused memory, which is mapped a second time. Unused mappings stay, so that a program that repeats itself finds its
+//! addresses as they were. The oldest of them go when a handle has more than four on average. The files in the order in which a request
+//! goes:
 //!
 //! ```text
 //!   this file   what callers see: requests, frees, waits                      takes the lock
@@ -24,8 +25,8 @@
 //!   chunks      instead of pages, where the driver cannot map memory
 //! ```
 //!
-//! Two locks. `state` is held briefly and never while the driver maps or unmaps. `mapping` is held by the one thread that maps or unmaps. Lock
-//! order: `mapping`, then `state`.
+//! Two locks. `state` is held briefly and never while the driver maps or unmaps. `mapping` is held by the one thread that maps or unmaps.
+//! Lock order: `mapping`, then `state`.
 //!
 //! ```text
 //!   a request either takes open pages under `state`, or takes `mapping` and asks the driver
@@ -111,7 +112,7 @@ pub(super) struct BackOptions {
 /// Memory that is neither used nor given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pending {
-    /// Old mappings whose work is not known to be done.
+    /// Mappings that are to be unmapped, and whose work is not known to be done.
     pub(super) waiting_bytes: u64,
     /// The largest free range with memory under all of it.
     pub(super) largest_hole_bytes: u64,
@@ -121,7 +122,7 @@ pub(super) struct Pending {
     pub(super) loose_bytes: u64,
 }
 
-/// Where something can begin: its node, and a header for it if one was at hand.
+/// The place of a block or slab: its node, and a header for it if one was at hand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) node: NodeId,
@@ -150,7 +151,7 @@ pub(super) struct Back {
     access: Access,
     state: Mutex<State>,
     mapping: Mutex<()>,
-    /// Held while memory that no request has asked for is on its way.
+    /// Held while memory is created ahead of need.
     growing_ahead: Mutex<()>,
     process: Process,
 }
@@ -241,7 +242,7 @@ impl Back {
         ptr.0.checked_sub(self.base.0).filter(|offset| *offset < self.span_bytes)
     }
 
-    /// As [`offset_of`](Self::offset_of), for any address; of one outside the span, something beyond it.
+    /// As [`offset_of`](Self::offset_of), for any address; outside the span, an offset beyond it.
     #[inline]
     pub(super) fn distance_of(&self, ptr: DevicePtr) -> u64 {
         ptr.0.wrapping_sub(self.base.0)
@@ -311,7 +312,7 @@ impl Back {
         Some(state.room(node?))
     }
 
-    /// Frees a block, and keeps it for the stream that does.
+    /// Frees a block on a stream, and keeps its range for that stream.
     pub(super) fn keep(&self, block: (NodeId, HeaderId), stream: StreamSlot) {
         self.state.lock().keep([block], stream);
     }
@@ -321,7 +322,7 @@ impl Back {
         self.state.lock().merge_all_kept();
     }
 
-    /// A range for a stream, for which pages are moved or taken from the driver.
+    /// A range for a stream, for which free memory is mapped again, or new memory created.
     #[cold]
     pub(super) fn allocate_mapping(&self, wanted: Wanted) -> DriverResult<Placed> {
         self.fits_on_device(wanted.bytes)?;

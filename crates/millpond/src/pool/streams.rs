@@ -1,13 +1,13 @@
 //! Stream order: which memory a stream may use, and for what it must wait first.
 //!
-//! A free is a *point* of its stream: the memory may be used again after everything that the stream was given before. Points are numbered, and
-//! nothing is recorded for them at first. An event is recorded when another stream is to use the memory, so that one event stands for all
-//! points up to it. A stream comes after a point in one of three ways: the point is its own, the point has passed, or the stream was made to
-//! wait for an event behind the point. If a stream cannot be waited for with an event, because it is captured or gone, its points pass when
-//! the capture has ended or the host has waited for the whole device.
+//! A free is a *point* of its stream: the memory may be used again after everything that the stream was given before. Points are numbered,
+//! and nothing is recorded for them at first. An event is recorded when another stream is to use the memory, so that one event stands for
+//! all points up to it. A stream comes after a point in one of three ways: the point is its own, the point has passed, or the stream was
+//! made to wait for an event behind the point. If a stream cannot be waited for with an event, because it is captured or gone, its points
+//! pass when the capture has ended or the host has waited for the whole device.
 //!
-//! The files in the order in which a request goes: this one has what is known of streams, and answers from it; `streams/points` are the points
-//! of a range of memory; `streams/order` records events, makes streams wait, and asks the driver what has passed.
+//! The files in the order in which a request goes: this one has what is known of streams, and answers from it; `streams/points` are the
+//! points of a range of memory; `streams/order` records events, makes streams wait, and asks the driver what has passed.
 //!
 //! ```text
 //!   of one stream      passed_below ≤ numbers of its events, rising < number, which the next free gets
@@ -278,7 +278,7 @@ impl Streams {
         all.retain(|_| !needless.next().expect("as many"));
     }
 
-    /// Whether the stream is being captured or not is known now.
+    /// Notes whether a stream is being captured.
     pub(super) fn set_captured(&mut self, slot: StreamSlot, is_captured: bool) {
         self.state(slot).is_captured = is_captured;
     }
@@ -371,7 +371,7 @@ struct Waited {
 
 #[derive(Debug)]
 struct StreamState {
-    /// None of a stream that had been forgotten when something more of it turned up.
+    /// None: the stream was forgotten, and then another free came on it.
     id: Option<StreamId>,
     handle: Stream,
     /// The number that frees get now.
@@ -385,7 +385,7 @@ struct StreamState {
     waited: HashMap<StreamSlot, Waited, Numbers>,
     /// The epoch in which the handle meant this stream and the stream was not captured.
     checked_in_epoch: Option<u64>,
-    /// It was being captured when last asked: its points have no events until that is over.
+    /// It was captured when the driver was last asked: its points have no events until the capture ends.
     is_captured: bool,
     /// Its handle is invalid, or means another stream, or cannot be used in this thread: its points have no events until the host has
     /// waited for the whole device.

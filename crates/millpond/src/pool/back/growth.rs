@@ -1,7 +1,7 @@
 //! Growth: how much may be reserved, in handles of which size, and memory that is created ahead of need.
 //!
-//! Memory ahead of need is mapped nowhere. The next request that grows the pool maps it instead of memory of its own, and so does not wait for the
-//! driver.
+//! Memory ahead of need is mapped nowhere. The next request that grows the pool maps it instead of memory of its own, and so does not wait
+//! for the driver.
 //!
 //! ```text
 //!   reserved_bytes ≤ (1 + max(slack, LEAST_SLACK)) × peak_live_bytes, wherever memory that is there can serve instead

@@ -6,9 +6,9 @@
 //!   handle          0      1      2     3                 0      1      2     3
 //! ```
 //!
-//! A mapping is of a whole handle. A page of a handle is *owned* by at most one of its addresses: the one through which a used range touches it.
-//! It is closed at the others meanwhile. Unused mappings stay, so that a program that repeats itself finds the same addresses still mapped. A page
-//! can also be *claimed*: it is owned by a mapping that the driver is about to make.
+//! A mapping is of a whole handle. A page of a handle is *owned* by at most one of its addresses: the one through which a used range
+//! touches it. It is closed at the others meanwhile. Unused mappings stay, so that a program that repeats itself finds the same addresses
+//! still mapped. A page can also be *claimed*: it is owned by a mapping that the driver is about to make.
 //!
 //! ```text
 //!   pages        = Σ handles.pages
@@ -23,11 +23,13 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::State;
+use super::growth::{HANDLE_PAGES, class_of};
 use super::heap::{KeepPoints, NodeId};
 use super::pages::MappingId;
+use super::place::Source;
+use super::{State, Wanted};
 use crate::driver::PhysicalHandle;
-use crate::pool::streams::Points;
+use crate::pool::streams::{OrderBy, Points, StreamSlot};
 
 /// Entries of `by_age` among which those of mappings that are gone may stay.
 const FEW_MAPPINGS: usize = 64;
@@ -46,7 +48,7 @@ pub(super) struct Handle {
     pub(super) sharing: Option<Box<Sharing>>,
     /// All its mappings are to be unmapped, and its memory released.
     pub(super) leaves: bool,
-    /// When a page of it was last used, as of the last look.
+    /// The clock when a page of it was last used, as of the last look.
     pub(super) used_in: u32,
     /// The last search that saw it.
     pub(super) seen: Cell<u64>,
@@ -55,7 +57,7 @@ pub(super) struct Handle {
 /// The state of a handle that has several mappings. A page is a bit of a number.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    /// `Σ owned = used pages of all mappings + pages that are about to be`
+    /// Used pages of all mappings, and claimed pages.
     pub(super) owned: u64,
     /// The points after which a page that is not owned may be used, through any of its addresses.
     pub(super) points: Vec<Points>,
@@ -87,7 +89,7 @@ pub(super) struct Mapping {
     pub(super) is_recent: bool,
     /// It is to be unmapped: no range may use its addresses any more.
     pub(super) leaves: bool,
-    /// Its number among all mappings that there ever were.
+    /// Its number. No two mappings ever have the same.
     pub(super) ticket: u64,
 }
 
@@ -247,6 +249,72 @@ impl Handles {
     }
 }
 
+/// Free memory that a search has found.
+#[derive(Debug, Default)]
+pub(super) struct FreeMemory {
+    /// Wholly free handles of each size in [`HANDLE_PAGES`], the one found first at the end, from where it is taken.
+    whole: [Vec<HandleId>; HANDLE_PAGES.len()],
+    /// The shortest run of a partly used handle in which the block fits: where it begins, and how long it is.
+    pub(super) inner: Option<(HandleId, usize, usize)>,
+    /// The longest free end and the longest free beginning that are shorter than the block.
+    pub(super) suffix: Option<(HandleId, usize)>,
+    pub(super) prefix: Option<(HandleId, usize)>,
+}
+
+impl FreeMemory {
+    /// A wholly free handle of at most so many pages, as large as possible.
+    pub(super) fn take_at_most(&mut self, most: usize) -> Option<HandleId> {
+        self.whole[..=class_of(most)].iter_mut().rev().find_map(Vec::pop)
+    }
+
+    /// A handle that lies ready in place of a new one of the same size.
+    pub(super) fn ready_in_place_of(&mut self, new: Source) -> Source {
+        let Source::New(pages) = new else { return new };
+        self.whole[class_of(pages)].pop().map_or(new, Source::Free)
+    }
+
+    /// A wholly free handle of more pages, as small as possible.
+    pub(super) fn take_larger_than(&mut self, least: usize) -> Option<HandleId> {
+        self.whole[class_of(least) + 1..].iter_mut().find_map(Vec::pop)
+    }
+
+    /// Looks at the free runs of a handle that is partly used.
+    fn look_at_part(
+        &mut self,
+        id: HandleId,
+        pages: usize,
+        owned: u64,
+        count: usize,
+        is_usable: impl Fn(usize) -> bool,
+    ) {
+        let is_free = |index: usize| owned & 1 << index == 0 && is_usable(index);
+        let mut index = 0;
+        while index < pages {
+            if !is_free(index) {
+                index += 1;
+                continue;
+            }
+            let begin = index;
+            while index < pages && is_free(index) {
+                index += 1;
+            }
+            let length = index - begin;
+            if length >= count && self.inner.is_none_or(|(_, _, least)| length < least) {
+                self.inner = Some((id, begin, length));
+            }
+            if length >= count {
+                continue;
+            }
+            if index == pages && self.suffix.is_none_or(|(_, most)| length > most) {
+                self.suffix = Some((id, length));
+            }
+            if begin == 0 && self.prefix.is_none_or(|(_, most)| length > most) {
+                self.prefix = Some((id, length));
+            }
+        }
+    }
+}
+
 /// The bits of some pages of a handle.
 pub(super) fn bits(pages: std::ops::Range<usize>) -> u64 {
     let below = |page: usize| if page >= 64 { u64::MAX } else { (1 << page) - 1 };
@@ -348,7 +416,7 @@ impl State {
         }
     }
 
-    /// The pages of a handle that are used, or are about to be.
+    /// The pages of a handle that are used or claimed.
     pub(super) fn owned(&self, handle: HandleId) -> u64 {
         let handle = self.handles.handle(handle);
         match (&handle.sharing, &*handle.mappings) {
@@ -485,6 +553,80 @@ impl State {
         } else {
             self.unshare(mapping.handle);
         }
+    }
+
+    /// Only memory that was created ahead of need.
+    pub(super) fn find_ready(&self) -> FreeMemory {
+        let mut free = FreeMemory::default();
+        for handle in &self.handles.loose {
+            free.whole[class_of(self.handles.handle(*handle).pages)].push(*handle);
+        }
+        free
+    }
+
+    /// Free memory for a block of so many pages: handles in turn, from where the last search ended. Not the memory under `except`, which
+    /// the block uses where it is.
+    pub(super) fn find_free(
+        &mut self,
+        count: usize,
+        wanted: Wanted,
+        except: Range<usize>,
+    ) -> FreeMemory {
+        let mut free = FreeMemory::default();
+        let all_are_waitable =
+            wanted.requester.slot != StreamSlot::NONE && self.streams.are_all_waitable();
+        let usable = |points: &Points| {
+            // All of a capture's memory was freed by the one stream it is for.
+            all_are_waitable
+                || self.streams.order_by() == OrderBy::SameStream
+                || self.streams.can_serve(points, wanted.requester.slot)
+        };
+        let mut whole_pages = 0;
+        for handle in &self.handles.loose {
+            whole_pages += self.handles.handle(*handle).pages;
+            free.whole[class_of(self.handles.handle(*handle).pages)].push(*handle);
+        }
+        let search = self.handles.new_search();
+        for page in except.filter(|page| self.pages.mapping(*page).is_some()) {
+            let (handle, _) = self.memory_of(page);
+            self.handles.handle(handle).seen.set(search);
+        }
+        let begin = self.handles.searched_up_to.min(self.pages.count());
+        let mut page = begin;
+        'search: for range in [begin..self.pages.count(), 0..begin] {
+            page = range.start;
+            while let Some(run) = self.pages.next_ready(page..range.end) {
+                page = run.start;
+                while page < run.end {
+                    let (id, _) = self.memory_of(page);
+                    let mapping = self.pages.mapping(page).expect("the page is mapped");
+                    page = self.handles.mapping(mapping).range().end;
+                    let handle = self.handles.handle(id);
+                    if handle.leaves || handle.seen.replace(search) == search {
+                        continue;
+                    }
+                    let owned = self.owned(id);
+                    let pages = handle.pages;
+                    let is_usable = |index: usize| usable(self.points_of_page(id, index));
+                    if owned == 0 {
+                        if (0..pages).all(is_usable) {
+                            free.whole[class_of(pages)].push(id);
+                            whole_pages += pages;
+                        }
+                    } else {
+                        free.look_at_part(id, pages, owned, count, is_usable);
+                    }
+                    // Enough of all sizes to choose from.
+                    if whole_pages > 2 * count + 4 * HANDLE_PAGES[HANDLE_PAGES.len() - 1] {
+                        break 'search;
+                    }
+                }
+            }
+        }
+        // The last of a list is taken first.
+        free.whole.iter_mut().for_each(|handles| handles.reverse());
+        self.handles.searched_up_to = page;
+        free
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where blocks lie in the pool's virtual addresses: best fit, merged at once.
 //!
-//! The heap is arithmetic on offsets; it knows no memory and no driver. Nodes are linked in address order, and free nodes are binned by size.
+//! The heap is arithmetic on offsets; it knows no memory and no driver. Nodes are linked in address order, and free nodes are binned by
+//! size.
 //!
 //! ```text
 //!   Σ nodes.bytes = span;   node.start + node.bytes = node.next.start

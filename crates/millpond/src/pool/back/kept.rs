@@ -1,8 +1,9 @@
 //! Free ranges that are kept for the stream that freed them, once there are several streams.
 //!
-//! A stream finds its own memory without a look at that of others. A range that it has freed stays as it is, so that a request of the same size
-//! fits. It counts as used meanwhile, so no page is closed or opened for it, and no event recorded. Where memory is short a stream takes a range
-//! of another stream, and waits for that one stream. All kept ranges merge with the free ones before the driver is asked for more.
+//! A stream finds its own memory without a look at that of others. A range that it has freed stays as it is, so that a request of the same
+//! size fits. It counts as used meanwhile, so no page is closed or opened for it, and no event recorded. Where memory is short a stream
+//! takes a range of another stream, and waits for that one stream. All kept ranges merge with the free ones before the driver is asked for
+//! more.
 //!
 //! ```text
 //!   Σ ranges = nodes that are kept; each has the points of its stream alone

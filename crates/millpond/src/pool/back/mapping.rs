@@ -1,8 +1,8 @@
 //! The calls to the driver that map, unmap, create and release memory.
 //!
-//! A plan is carried out without the lock on `state`, and then committed or rolled back. A mapping is unmapped in two steps: its addresses leave
-//! the heap at once, and the driver unmaps them when the work that used them is done. Memory that is mapped nowhere is *loose*, and is released, or
-//! lent to another back of the same device.
+//! A plan is carried out without the lock on `state`, and then committed or rolled back. A mapping is unmapped in two steps: its addresses
+//! leave the heap at once, and the driver unmaps them when the work that used them is done. Memory that is mapped nowhere is *loose*, and
+//! is released, or lent to another back of the same device.
 //!
 //! ```text
 //!   create ─► map ─► set_access ─► committed        failed ─► unmap ─► rolled back: new memory is loose, claims are undone
@@ -23,8 +23,7 @@ use crate::pool::streams::Points;
 
 /// With more mappings for each handle than this, those that were not used for long are unmapped.
 const MAPPINGS_PER_HANDLE: usize = 4;
-/// Mappings that are looked at, at the most, for each that is too many: one that was used meanwhile is passed over once, and so are those
-/// in use.
+/// Mappings that are looked at for each that is too many, at most. Those in use are passed over, and those used since the last look once.
 const LOOKED_AT: usize = 8;
 /// Mappings that are looked at in one call, at most: other threads wait for the lock.
 const MOST_LOOKED_AT: usize = 1024;
@@ -59,12 +58,12 @@ pub(in crate::pool) struct Lent {
     pub(in crate::pool) pages: usize,
 }
 
-/// How much is to go.
+/// How much memory a release takes.
 #[derive(Clone, Copy, Debug)]
 struct ReleaseLimits {
-    /// When this has been reached, it is enough. A handle goes as a whole.
+    /// It stops when it has so many pages. A handle goes as a whole.
     enough_pages: usize,
-    /// No more than this.
+    /// It never takes more pages than this.
     pages: usize,
     /// Memory that was used after this stays.
     since: u32,
@@ -288,7 +287,7 @@ impl Back {
         }
     }
 
-    /// Takes away mappings whose work is done, or, if told to, waits for it. The caller holds `mapping`.
+    /// Unmaps the leaving mappings whose work is done; if told to, it waits for the work. The caller holds `mapping`.
     pub(super) fn unmap_leaving(&self, wait: Wait) -> DriverResult<()> {
         if wait == Wait::Yes {
             self.wait_until_passed(|state| {
@@ -410,7 +409,7 @@ impl Back {
         released
     }
 
-    /// Time goes by.
+    /// The clock goes up by one, and what was freed so far is noted.
     pub(in crate::pool) fn tick(&self) {
         let _relaxed = RelaxedCalls::enter(&self.driver);
         let mut state = self.state.lock();
@@ -577,7 +576,7 @@ impl State {
         pages
     }
 
-    /// When a page of a handle was last used.
+    /// The clock when a page of a handle was last used.
     fn used_in(&self, id: HandleId) -> u32 {
         let handle = self.handles.handle(id);
         let mut pages =
@@ -592,6 +591,7 @@ impl State {
         next.is_some_and(|(_, points)| self.streams.have_passed(points))
     }
 
+    /// The clock goes up by one, and each handle notes when it was last used.
     fn tick(&mut self) {
         /// Times that are remembered.
         const TICKS: usize = 8;

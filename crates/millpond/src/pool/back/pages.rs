@@ -1,7 +1,8 @@
 //! The pages of the pool's addresses: which have memory that can be used, and which mapping gives it to them.
 //!
-//! A page is *used* while it does not lie wholly in a hole: a block or slab touches it, or its mapping is to be unmapped. A hole is a free range with
-//! all that is free beside it. So the caller that takes or frees a range passes the hole around it, and no page counts its users.
+//! A page is *used* while it does not lie wholly in a hole: a block or slab touches it, or its mapping is to be unmapped. A hole is a free
+//! range with all that is free beside it. So the caller that takes or frees a range passes the hole around it, and no page counts its
+//! users.
 //!
 //! ```text
 //!   open[page]  = it is mapped, and its memory is in use through no other address
@@ -10,8 +11,8 @@
 //!   used()      = Σ used − those whose mapping is to be unmapped
 //! ```
 //!
-//! Facts are bits, 64 pages to a word: the number of pages of a block is as random as its size, and a processor that has to guess how often a
-//! loop runs guesses wrong.
+//! Facts are bits, 64 pages to a word: the number of pages of a block is as random as its size, and a processor that has to guess how
+//! often a loop runs guesses wrong.
 
 use std::ops::Range;
 

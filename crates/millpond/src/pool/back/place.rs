@@ -1,8 +1,8 @@
 //! Where a block comes to lie: among open pages, or where a plan brings memory.
 //!
-//! A search takes the upper end of the smallest hole that has open pages there, else the shortest run of open pages within a hole. If there is
-//! neither, a plan completes a hole, or composes the block at fresh addresses: a part of a handle at either end, whole handles between. New memory
-//! comes in handles as large as fit, while the pool is within its slack.
+//! A search takes the upper end of the smallest hole that has open pages there, else the shortest run of open pages within a hole. If
+//! there is neither, a plan completes a hole, or composes the block at fresh addresses: a part of a handle at either end, whole handles
+//! between. New memory comes in handles as large as fit, while the pool is within its slack.
 //!
 //! ```text
 //!   Found             every page of the range is open, no two are the same memory, and the stream comes after its points, or can be made to
@@ -18,15 +18,15 @@ use super::heap::{Found, KeepPoints, Node, NodeId, Use};
 use super::state::FailedSearch;
 use super::{Requester, SearchEffort, State, Wanted};
 use crate::driver::{Driver, DriverResult};
-use crate::pool::streams::{OrderBy, Points, StreamSlot};
+use crate::pool::streams::{Points, StreamSlot};
 
-/// Holes that are looked at for a block, at the most, and ready runs in them for one that fits at the upper end of none.
+/// Holes that a search looks at, at most, and runs of ready pages within them, if the block fits at the upper end of none.
 const MOST_HOLES: usize = 64;
 const MOST_RUNS: usize = 64;
 /// The same for memory that the stream comes after anyway, where there are several streams: most holes are other streams', and waiting for
 /// one of them costs less than looking at all.
 const MOST_OF_SEVERAL: usize = 16;
-/// Holes that are looked at for where least is missing.
+/// Holes that a plan looks at for the lowest price.
 const MOST_WITHOUT_MEMORY: usize = 16;
 
 /// A search for a run of open pages, so far: the best run's bytes, and a place there.
@@ -55,7 +55,7 @@ impl Price {
     }
 }
 
-/// Whether new memory, within the slack, comes before memory that is there.
+/// Whether a plan takes new memory, within the slack, or free memory first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefer {
     New,
@@ -88,7 +88,7 @@ pub(super) struct Plan {
     pub(super) points: Points,
 }
 
-/// Where a block is to lie, and whether memory of the hole there is part of it.
+/// Where a block is to lie, and whether it uses memory of the hole there.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     found: Found,
@@ -107,18 +107,6 @@ struct Fresh {
     pages: Range<usize>,
 }
 
-/// Free memory that a search has found.
-#[derive(Debug, Default)]
-struct FreeMemory {
-    /// Wholly free handles of each size in [`HANDLE_PAGES`], those first that were found last; and of other sizes.
-    whole: [Vec<HandleId>; HANDLE_PAGES.len()],
-    /// The shortest run of a partly used handle in which the block fits: where it begins, and how long it is.
-    inner: Option<(HandleId, usize, usize)>,
-    /// The longest free end and the longest free beginning that are shorter than the block.
-    suffix: Option<(HandleId, usize)>,
-    prefix: Option<(HandleId, usize)>,
-}
-
 /// A slab keeps the points of its memory, because its blocks go to streams that may have to wait for them. The stream of a block comes
 /// after them.
 pub(super) fn keep_points(used_for: Use) -> KeepPoints {
@@ -126,7 +114,7 @@ pub(super) fn keep_points(used_for: Use) -> KeepPoints {
 }
 
 impl State {
-    /// A range whose pages all are open, and that the stream comes after anyway: at the upper end of a hole.
+    /// A range of open pages, at the upper end of a hole, whose points the stream comes after anyway.
     #[inline]
     pub(super) fn find_ordered(
         &self,
@@ -149,7 +137,7 @@ impl State {
             && (!self.pages.has_shared(pages.clone()) || self.are_usable(pages, usable))
     }
 
-    /// Whether pages that are mapped elsewhere, too, are no two the same, and all usable.
+    /// Whether shared pages are all usable, and no two of them are the same memory.
     #[inline(never)]
     fn are_usable(&self, pages: Range<usize>, usable: impl Fn(&Points) -> bool) -> bool {
         let search = self.handles.new_search();
@@ -169,7 +157,7 @@ impl State {
         (mapping.handle, page - mapping.first)
     }
 
-    /// A range whose pages all are open, and that the stream may use or can be made to wait for.
+    /// A range of open pages whose points the stream comes after, or can be made to.
     pub(super) fn find_in_place(&mut self, wanted: Wanted, effort: SearchEffort) -> Option<Found> {
         let Wanted { bytes, align, requester, .. } = wanted;
         if let Some(found) = self.find_ordered_anywhere(bytes, align, requester.slot) {
@@ -194,8 +182,7 @@ impl State {
         None
     }
 
-    /// A range whose pages all are open, and that the stream comes after anyway: as [`find_ordered`](Self::find_ordered), or in the middle of
-    /// a hole.
+    /// As [`find_ordered`](Self::find_ordered), also in the middle of a hole.
     #[inline]
     pub(super) fn find_ordered_anywhere(
         &mut self,
@@ -243,7 +230,7 @@ impl State {
         self.find_run(bytes, align, self.most_holes(), is_ordered)
     }
 
-    /// How many holes it is worth looking at for one that a stream comes after anyway.
+    /// How many holes a search looks at for memory that the stream comes after anyway.
     fn most_holes(&self) -> usize {
         if self.streams.are_several() { MOST_OF_SEVERAL } else { MOST_HOLES }
     }
@@ -305,7 +292,7 @@ impl State {
         }
     }
 
-    /// Where in a hole least is missing. With every range to be looked at, the hole that misses least of all.
+    /// The cheapest place in a hole that needs mappings. An exhaustive search looks at all holes.
     pub(super) fn find_missing(
         &self,
         wanted: Wanted,
@@ -465,7 +452,7 @@ impl State {
         points
     }
 
-    /// Where fresh addresses begin: after the last page that was ever mapped, or with the free part of that page.
+    /// Fresh addresses for a block: after the last page that was ever mapped, or from the free part of that page on.
     fn find_fresh(&self, wanted: Wanted) -> Option<Fresh> {
         let Wanted { bytes, align, requester, .. } = wanted;
         let id = self.heap.at_end()?;
@@ -530,7 +517,7 @@ impl State {
         pieces
     }
 
-    /// Memory for fresh addresses. The first piece may begin with pages that are not for the block, which lies further up then.
+    /// Memory for fresh addresses. The first piece may begin with pages that the block does not use. The block lies further up then.
     fn compose(&mut self, fresh: Fresh, wanted: Wanted, prefer: Prefer) -> (Place, Vec<Piece>) {
         let Fresh { hole, start, is_begun, pages, .. } = fresh;
         let (first, count) = (pages.start, pages.len());
@@ -588,132 +575,9 @@ impl State {
         if let Some((handle, length)) = last {
             pieces.push(Piece { at, source: Source::Free(handle), used: bits(0..length) });
         }
-        // Pages of the first piece that are not for the block push it up.
+        // Pages of the first piece that the block does not use push it up.
         let unused = pieces.first().map_or(0, |piece| piece.used.trailing_zeros() as usize);
         let found = Found { node: hole, start: start + self.pages.start_of(unused) };
         (Place { found, comes_after_hole: is_begun }, pieces)
-    }
-
-    /// Only memory that was created ahead of need.
-    fn find_ready(&self) -> FreeMemory {
-        let mut free = FreeMemory::default();
-        for handle in &self.handles.loose {
-            free.whole[class_of(self.handles.handle(*handle).pages)].push(*handle);
-        }
-        free
-    }
-
-    /// Free memory for a block of so many pages: handles in turn, from where the last search ended. Not the memory under `except`, which
-    /// the block uses where it is.
-    fn find_free(&mut self, count: usize, wanted: Wanted, except: Range<usize>) -> FreeMemory {
-        let mut free = FreeMemory::default();
-        let all_are_waitable =
-            wanted.requester.slot != StreamSlot::NONE && self.streams.are_all_waitable();
-        let usable = |points: &Points| {
-            // All of a capture's memory was freed by the one stream it is for.
-            all_are_waitable
-                || self.streams.order_by() == OrderBy::SameStream
-                || self.streams.can_serve(points, wanted.requester.slot)
-        };
-        let mut whole_pages = 0;
-        for handle in &self.handles.loose {
-            whole_pages += self.handles.handle(*handle).pages;
-            free.whole[class_of(self.handles.handle(*handle).pages)].push(*handle);
-        }
-        let search = self.handles.new_search();
-        for page in except.filter(|page| self.pages.mapping(*page).is_some()) {
-            let (handle, _) = self.memory_of(page);
-            self.handles.handle(handle).seen.set(search);
-        }
-        let begin = self.handles.searched_up_to.min(self.pages.count());
-        let mut page = begin;
-        'search: for range in [begin..self.pages.count(), 0..begin] {
-            page = range.start;
-            while let Some(run) = self.pages.next_ready(page..range.end) {
-                page = run.start;
-                while page < run.end {
-                    let (id, _) = self.memory_of(page);
-                    let mapping = self.pages.mapping(page).expect("the page is mapped");
-                    page = self.handles.mapping(mapping).range().end;
-                    let handle = self.handles.handle(id);
-                    if handle.leaves || handle.seen.replace(search) == search {
-                        continue;
-                    }
-                    let owned = self.owned(id);
-                    let pages = handle.pages;
-                    let is_usable = |index: usize| usable(self.points_of_page(id, index));
-                    if owned == 0 {
-                        if (0..pages).all(is_usable) {
-                            free.whole[class_of(pages)].push(id);
-                            whole_pages += pages;
-                        }
-                    } else {
-                        free.look_at_part(id, pages, owned, count, is_usable);
-                    }
-                    // Enough of all sizes to choose from.
-                    if whole_pages > 2 * count + 4 * HANDLE_PAGES[HANDLE_PAGES.len() - 1] {
-                        break 'search;
-                    }
-                }
-            }
-        }
-        // The last of a list is taken first.
-        free.whole.iter_mut().for_each(|handles| handles.reverse());
-        self.handles.searched_up_to = page;
-        free
-    }
-}
-
-impl FreeMemory {
-    /// A wholly free handle of at most so many pages, as large as possible.
-    fn take_at_most(&mut self, most: usize) -> Option<HandleId> {
-        self.whole[..=class_of(most)].iter_mut().rev().find_map(Vec::pop)
-    }
-
-    /// A handle that lies ready in place of a new one of the same size.
-    fn ready_in_place_of(&mut self, new: Source) -> Source {
-        let Source::New(pages) = new else { return new };
-        self.whole[class_of(pages)].pop().map_or(new, Source::Free)
-    }
-
-    /// A wholly free handle of more pages, as small as possible.
-    fn take_larger_than(&mut self, least: usize) -> Option<HandleId> {
-        self.whole[class_of(least) + 1..].iter_mut().find_map(Vec::pop)
-    }
-
-    /// Looks at the free runs of a handle that is partly used.
-    fn look_at_part(
-        &mut self,
-        id: HandleId,
-        pages: usize,
-        owned: u64,
-        count: usize,
-        is_usable: impl Fn(usize) -> bool,
-    ) {
-        let is_free = |index: usize| owned & 1 << index == 0 && is_usable(index);
-        let mut index = 0;
-        while index < pages {
-            if !is_free(index) {
-                index += 1;
-                continue;
-            }
-            let begin = index;
-            while index < pages && is_free(index) {
-                index += 1;
-            }
-            let length = index - begin;
-            if length >= count && self.inner.is_none_or(|(_, _, least)| length < least) {
-                self.inner = Some((id, begin, length));
-            }
-            if length >= count {
-                continue;
-            }
-            if index == pages && self.suffix.is_none_or(|(_, most)| length > most) {
-                self.suffix = Some((id, length));
-            }
-            if begin == 0 && self.prefix.is_none_or(|(_, most)| length > most) {
-                self.prefix = Some((id, length));
-            }
-        }
     }
 }

@@ -39,7 +39,7 @@ pub(in crate::pool) struct State {
     pub(super) freed_before: VecDeque<(u32, Points)>,
     /// Free ranges that streams keep for themselves.
     pub(super) kept: Kept,
-    /// Mappings that are on their way out.
+    /// Mappings that are to be unmapped.
     pub(super) leaving: Vec<Leaving>,
     /// Ranges that wait for a capture's end, or for the device: other streams cannot be made to wait for their points.
     pub(super) withheld: Vec<NodeId>,
@@ -78,7 +78,7 @@ pub(in crate::pool) struct BackCounts {
 }
 
 impl State {
-    /// A range whose pages all are open, and that the stream may use or can be made to wait for.
+    /// Takes a range of open pages whose points the stream comes after, or is made to.
     pub(super) fn take_in_place(
         &mut self,
         wanted: Wanted,
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    /// Lets a node become part of the hole that it lies beside.
+    /// Frees a node, which becomes part of the hole beside it. Returns the hole.
     #[inline(always)]
     pub(super) fn merge(&mut self, node: NodeId) -> NodeId {
         let range = self.heap.node(node).range();
@@ -232,7 +232,7 @@ impl State {
         self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.reserved_bytes);
     }
 
-    /// The bytes that were once used no longer say how many may be reserved.
+    /// From now on the bound on growth follows from the reserved bytes, not from an old peak.
     pub(in crate::pool) fn forget_peak(&mut self) {
         self.growth.forget_peak(self.reserved_bytes);
     }
@@ -241,7 +241,7 @@ impl State {
         self.used_bytes += bytes;
     }
 
-    /// Pages that may go without reserving less than is to be kept.
+    /// Pages that can be released while `keep_bytes` stay reserved.
     pub(super) fn pages_above_keeping(&self, page_bytes: u64) -> usize {
         (self.reserved_bytes.saturating_sub(self.keep_bytes) / page_bytes) as usize
     }
@@ -285,12 +285,12 @@ impl State {
     #[inline(always)]
     fn give_back_if(&mut self, can_serve_others: bool, node: NodeId) {
         if !can_serve_others {
-            // It would spoil the free ranges that it merged with.
+            // Free ranges that it merged with would have to wait, too.
             self.withheld.push(node);
             return;
         }
         let bytes = self.heap.node(node).bytes;
-        // Here and not where more is used: there are two such places.
+        // The peak is noted here, before it falls, and not at the two places where `used_bytes` rises.
         self.peak_used_bytes = self.peak_used_bytes.max(self.used_bytes);
         self.used_bytes -= bytes;
         let merged = self.merge(node);

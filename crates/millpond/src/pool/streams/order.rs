@@ -59,9 +59,8 @@ impl Settling {
 impl Streams {
     /// Records an event for everything freed on a stream so far.
     ///
-    /// # Errors
-    /// Also if the stream [is out of reach](is_unwaitable_stream): it is being captured, and an event would become part of the capture; or
-    /// it is gone, and its work can only be waited for with everything else ([`begin_settling`](Self::begin_settling)).
+    /// # Errors Also if the stream [cannot be waited for](is_unwaitable_stream): it is captured, and an event would become part of the
+    /// capture; or it is gone, and only a wait for the whole device includes its work ([`begin_settling`](Self::begin_settling)).
     pub(in crate::pool) fn record(
         &mut self,
         slot: StreamSlot,
@@ -322,8 +321,8 @@ impl Streams {
         Ok(waits)
     }
 
-    /// Makes a stream wait for all that another has freed, if it does not come after that; says whether it has to. Of a stream that is
-    /// forgotten everything has passed.
+    /// Makes a stream wait for all points of another, if it does not come after them; says whether it did. All points of a forgotten
+    /// stream have passed.
     pub(in crate::pool) fn order_after(
         &mut self,
         stream: StreamSlot,
@@ -402,7 +401,7 @@ impl Streams {
         waited.iter().for_each(|(stream, number)| state.note_wait(*stream, *number));
     }
 
-    /// One point that stands for all these, which a stream has just been made to wait for: of that stream. None, if it cannot be had.
+    /// A point of a stream that stands for all these, after the stream was made to wait for them. None, if no event can be recorded.
     pub(in crate::pool) fn point_after(
         &mut self,
         points: &Points,
@@ -439,13 +438,13 @@ impl Streams {
         self.waiting += 1;
     }
 
-    /// It has waited.
+    /// The thread has waited.
     pub(in crate::pool) fn end_waiting(&mut self) {
         self.waiting -= 1;
     }
 
-    /// The points so far of streams that are gone, or of all, to be passed once the device has been waited for. The caller then waits,
-    /// without the lock, and says how that went.
+    /// Takes the points so far of streams that are gone, or of all. The caller waits for the device without the lock, and then calls
+    /// [`settle`](Self::settle).
     pub(in crate::pool) fn begin_settling(&mut self, which: Settle) -> Settling {
         // Also those that another thread is waiting for: the caller must not go on before they have passed.
         let is_open = |slot: &StreamSlot| {
