@@ -237,6 +237,10 @@ impl Policy {
         self.end_turn_if_over(now, &mut actions);
         self.grant_who_may(now);
         self.share_memory(now, &mut actions);
+        if self.end_of_turn().is_some_and(|end| end <= now) {
+            // The turn is shorter for those that wait now. They would wait until the next event.
+            self.end_turn_if_over(now, &mut actions);
+        }
         self.tell_what_changed(&mut actions);
         if cfg!(debug_assertions) {
             self.clients.assert_valid();
