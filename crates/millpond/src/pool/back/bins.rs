@@ -20,7 +20,7 @@ const SUB_BITS: u32 = 5;
 const SUBS: u32 = 1 << SUB_BITS;
 /// Enough for 2⁵⁴ bytes.
 const GROUPS: usize = 42;
-/// As many as there are bins, and so many that no number of a bin need be looked at.
+/// At least as many as there are bins, and a power of two, so that an index needs no check of bounds.
 const HEADS: usize = (GROUPS * SUBS as usize).next_power_of_two();
 
 /// Which bins hold nodes, and the first node of each.
@@ -89,7 +89,7 @@ impl Bins {
         std::mem::replace(&mut self.heads[bin.index() % HEADS], Link::to(id))
     }
 
-    /// A node has gone, and this is the first now, if there is one. Without branches: whether there is is as good as random.
+    /// A node has gone from a bin, and `head` is its first now. Without branches: whether there is one is as good as random.
     #[inline]
     pub(super) fn set_head(&mut self, bin: Bin, head: Link) {
         self.heads[bin.index() % HEADS] = head;

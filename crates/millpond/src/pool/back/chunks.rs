@@ -5,7 +5,7 @@
 //! ```text
 //!   span     = chunks ∪ outside, without overlap
 //!   reserved = Σ chunks.reserved_bytes
-//!   a chunk goes back ⇔ its first node is free and as large as the chunk
+//!   a chunk can go back ⇔ its first node is free and as large as the chunk
 //! ```
 
 use std::collections::BTreeMap;
@@ -126,7 +126,7 @@ impl Back {
         }
         drop(state);
         let exact_bytes = wanted.bytes.next_multiple_of(ROUNDED_TO);
-        // Should the driver align less than is wanted.
+        // Enough, even if the driver aligns less than the request.
         let ample_bytes = (wanted.bytes + wanted.align + STEP_BYTES).next_multiple_of(ROUNDED_TO);
         let sizes = [
             if wanted.bytes * 2 > CHUNK_BYTES { exact_bytes } else { CHUNK_BYTES },
@@ -188,7 +188,7 @@ impl Back {
             });
             let Some((&begin, _)) = found else { return freed };
             let points = state.chunks.points(&state.heap, begin);
-            // Before the driver can hand the address out again.
+            // Removed before the driver can hand the address out again.
             let Chunk { reserved_bytes, .. } = state.chunks.remove(&mut state.heap, begin);
             drop(guard);
             let answer = self.driver.free(self.address_of(begin));

@@ -13,8 +13,8 @@ use super::place::{Prefer, Source};
 use super::{Back, State, Wanted};
 use crate::driver::{Driver, RelaxedCalls};
 
-/// Slack that there always is. With none, memory is mapped once more for nearly every request: `moe16x12` then makes 132 driver calls a
-/// thousand events in its second half instead of 4, and reserves more in the end.
+/// The least slack, also where less is set. With none, memory is mapped once more for nearly every request: `moe16x12` then makes 132
+/// driver calls a thousand events in its second half instead of 4, and reserves more in the end.
 const LEAST_SLACK: f64 = 0.015;
 
 /// Pages of the handles that are asked for.
@@ -46,7 +46,7 @@ impl Growth {
         self.slack = slack;
     }
 
-    /// Whether so much may be reserved for a request of `wanted_bytes`.
+    /// Whether `reserved_bytes` may be reserved, for a request of `wanted_bytes`.
     pub(super) fn is_within_slack(&self, reserved_bytes: u64, wanted_bytes: u64) -> bool {
         let peak = self.peak_live_bytes.max(self.live_bytes + wanted_bytes);
         reserved_bytes as f64 <= peak as f64 * (1.0 + self.slack.max(LEAST_SLACK))
@@ -72,7 +72,7 @@ impl Growth {
 /// How large handles may be. On a small device a handle that is partly used would be much of its memory; without slack, the rest of any
 /// handle would be too much.
 pub(super) fn largest_handle_pages(slack: f64, capacity_bytes: u64, page_bytes: u64) -> usize {
-    /// Handles of which there is room for on a device, at the least.
+    /// A device has room for so many handles, at least.
     const HANDLES_OF_DEVICE: u64 = 2048;
     if slack == 0.0 || page_bytes == 0 {
         return 1;
@@ -126,7 +126,8 @@ impl State {
         prefer == Prefer::New && self.growth.is_within_slack(grown, wanted.bytes)
     }
 
-    /// New memory for at most so many pages; or if only so many pages lie ahead of it, for more, as far as that is little of all.
+    /// A new handle of at most `most` pages. At the end of a block, after `ahead` pages of it, it may be larger, up to a small part of all
+    /// memory.
     pub(super) fn new_memory(&self, most: usize, ahead: Option<usize>, wanted: Wanted) -> Source {
         let largest = self.largest_handle_pages;
         let exact = HANDLE_PAGES[class_of(most.min(largest))];

@@ -49,7 +49,7 @@ pub(in crate::pool) struct Node {
     pub(super) next: Link,
     pub(super) bin_prev: Link,
     pub(super) bin_next: Link,
-    /// Where it is while it is free.
+    /// Its bin, while it is free.
     pub(super) bin: Bin,
     pub(in crate::pool) used_for: Use,
     /// It begins a driver allocation, and so does not merge with the node below it.
@@ -121,7 +121,7 @@ pub(in crate::pool) struct Nodes {
 const NODES_OF_CHUNK: usize = 128;
 
 impl Nodes {
-    /// Only the one that stands for none.
+    /// Only the node that stands for none.
     pub(super) fn new() -> Nodes {
         let mut nodes = Nodes { chunks: Vec::new(), added: 0 };
         let none = nodes.add();
@@ -158,7 +158,7 @@ impl Nodes {
     }
 }
 
-/// A free node, and where in it something can begin.
+/// A free node, and a place in it where a range can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Found {
     pub(super) node: NodeId,
@@ -257,8 +257,8 @@ impl Heap {
         self.nodes.get_mut(id)
     }
 
-    /// A free node that can hold `bytes` at a multiple of `align`, as small as possible, among those that are
-    /// acceptable with where the bytes would begin. Looks at a bounded number of nodes in each bin, and at little more than `most` in all.
+    /// A free node that can hold `bytes` at a multiple of `align`, as small as possible, among those that are `acceptable`, given where
+    /// the bytes would begin. Looks at a bounded number of nodes in each bin, and at little more than `most` in all.
     #[inline]
     pub(super) fn find(
         &self,

@@ -36,7 +36,7 @@ pub(in crate::pool) struct Pages {
     /// The hole that begins with a page, or before it: right for the first page of each run that is not used.
     holes: Vec<NodeId>,
     top: usize,
-    /// Used pages, but for those whose mapping is on its way out.
+    /// Used pages, without those whose mapping is to be unmapped.
     used: usize,
     /// A clock that goes up from time to time, by which the age of unused memory is measured.
     now: u32,
@@ -56,7 +56,7 @@ impl Pages {
         }
     }
 
-    /// One page that is all memory: where addresses have memory as they are.
+    /// One page that is all memory, for a driver whose addresses always have memory.
     pub(super) fn everything() -> Pages {
         let mut pages = Pages { page_bits: 63, ..Pages::new(1) };
         pages.grow(1);
@@ -79,7 +79,7 @@ impl Pages {
         first as usize..end as usize
     }
 
-    /// Has entries for all pages below one from now on.
+    /// Adds entries, up to those for the page before `end`.
     #[cold]
     pub(super) fn grow(&mut self, end: usize) {
         if end > self.mappings.len() {
@@ -444,7 +444,7 @@ impl PageWords {
         (except != 0 && end < range.end).then_some(end.max(range.start))
     }
 
-    /// Time goes by.
+    /// The clock ticks: no page is recent any more.
     fn forget_recent(&mut self) {
         self.0.iter_mut().for_each(|word| word.recent = 0);
     }
