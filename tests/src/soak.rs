@@ -15,6 +15,7 @@ mod action;
 mod audit;
 mod block;
 mod draws;
+mod mappings;
 mod report;
 mod shared;
 mod thread;
@@ -22,7 +23,7 @@ mod thread;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use millpond::driver::Driver;
+use millpond::driver::{Driver, Watched};
 use millpond::pool::Pool;
 use millpond_sim::{Profile, RunOrder, SimGpu, SimOptions};
 
@@ -31,6 +32,7 @@ pub use report::Report;
 
 use crate::conformance::Wrong;
 use audit::Audit;
+use mappings::Mappings;
 use shared::Shared;
 use thread::Fellow;
 
@@ -47,7 +49,9 @@ pub fn soak(time: Duration, seed: u64, mut progress: impl FnMut(&Sample)) -> Res
     let options = SimOptions { seed, run_order: RunOrder::Adversarial, ..SimOptions::default() };
     let profile = Profile::named("v100-16g").map_err(|error| error.to_string())?;
     let gpu = Arc::new(SimGpu::with_options(profile, options));
-    let pool = Pool::new(gpu.clone()).map_err(|error| error.to_string())?;
+    let mappings = Mappings::default();
+    let watched = Arc::new(Watched::with(gpu.clone(), mappings.clone()));
+    let pool = Pool::new(watched).map_err(|error| error.to_string())?;
     let shared = Shared::new(Arc::clone(&gpu), pool.clone());
     let (quiet, go) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
     let start = Instant::now();
@@ -74,7 +78,7 @@ pub fn soak(time: Duration, seed: u64, mut progress: impl FnMut(&Sample)) -> Res
             })
         };
         let threads: Vec<_> = (0..THREADS).map(start_thread).collect();
-        let mut audit = Audit::new(&shared, start);
+        let mut audit = Audit::new(&shared, mappings, start);
         loop {
             quiet.wait();
             let sample = shared.try_to(|| audit.at_quiet_point());

@@ -1,6 +1,7 @@
 //! Quiet points: no thread is inside a call, so all books must agree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use millpond::Resource;
@@ -9,11 +10,13 @@ use millpond::pool::TagUsage;
 use millpond::resource::ALIGNMENT;
 
 use super::block::Block;
+use super::mappings::Mappings;
 use super::shared::{Open, Shared};
 use crate::conformance::Wrong;
 use crate::pattern::Pattern;
 
-const PAGE_BYTES: u64 = 2 << 20;
+/// Of a device of 16 GiB.
+const LARGEST_HANDLE_BYTES: usize = 8 << 20;
 /// Blocks up to this are in slabs, which may reach this far beyond them.
 const LARGEST_IN_SLAB_BYTES: usize = 32 << 10;
 const LARGEST_SLAB_BYTES: u64 = 256 << 10;
@@ -44,13 +47,14 @@ pub struct Sample {
 /// Compares all books at quiet points.
 pub(super) struct Audit<'a> {
     shared: &'a Shared,
+    mappings: Mappings,
     start: Instant,
     samples: Vec<Sample>,
 }
 
 impl<'a> Audit<'a> {
-    pub(super) fn new(shared: &'a Shared, start: Instant) -> Audit<'a> {
-        Audit { shared, start, samples: Vec::new() }
+    pub(super) fn new(shared: &'a Shared, mappings: Mappings, start: Instant) -> Audit<'a> {
+        Audit { shared, mappings, start, samples: Vec::new() }
     }
 
     pub(super) fn into_samples(self) -> Vec<Sample> {
@@ -77,8 +81,8 @@ impl<'a> Audit<'a> {
             let left = self.check_accounts(live_bytes, blocks)?;
             // A capture keeps what its graph may use, also what was freed in it.
             let captured = pool.stats().captured_bytes as usize;
-            let most =
-                pages_touched(&held) * PAGE_BYTES as usize + captured + self.dedicated_bytes();
+            let touched = self.mappings.bytes_under(held.iter().map(reach_of));
+            let most = touched + captured + self.dedicated_bytes();
             if left > most {
                 return Err(format!(
                     "everything unused was given back, but {left} bytes are reserved where blocks touch {most}"
@@ -133,8 +137,8 @@ impl<'a> Audit<'a> {
 
     /// Bytes, in whole pages, that regions keep for themselves.
     fn dedicated_bytes(&self) -> usize {
-        let pages = |open: &Open| open.dedicated_bytes.div_ceil(PAGE_BYTES as usize) + 1;
-        self.shared.regions.lock().iter().map(pages).sum::<usize>() * PAGE_BYTES as usize
+        let handles = |open: &Open| open.dedicated_bytes.div_ceil(LARGEST_HANDLE_BYTES) + 1;
+        self.shared.regions.lock().iter().map(handles).sum::<usize>() * LARGEST_HANDLE_BYTES
     }
 
     /// The pool's account against the threads' books and the driver's. Returns what is reserved.
@@ -177,14 +181,10 @@ fn check_places(held: &[Pattern]) -> Result<(), Wrong> {
     }
 }
 
-/// Pages that blocks touch, or the slabs that they may be in.
-fn pages_touched(held: &[Pattern]) -> usize {
-    let pages = |held: &Pattern| {
-        let reach = if held.bytes <= LARGEST_IN_SLAB_BYTES { LARGEST_SLAB_BYTES } else { 0 };
-        let (first, last) = (held.ptr.0 - reach, held.ptr.0 + held.bytes as u64 - 1 + reach);
-        first / PAGE_BYTES..=last / PAGE_BYTES
-    };
-    held.iter().flat_map(pages).collect::<BTreeSet<u64>>().len()
+/// The addresses that a block may keep mapped: a small one's whole slab.
+fn reach_of(held: &Pattern) -> Range<u64> {
+    let reach = if held.bytes <= LARGEST_IN_SLAB_BYTES { LARGEST_SLAB_BYTES } else { 0 };
+    held.ptr.0 - reach..held.ptr.0 + held.bytes as u64 + reach
 }
 
 /// What the process has of the host's memory; 0 where the system does not say.
