@@ -73,7 +73,7 @@ impl Growth {
 /// handle would be too much.
 pub(super) fn largest_handle_pages(slack: f64, capacity_bytes: u64, page_bytes: u64) -> usize {
     /// A device has room for so many handles, at least.
-    const HANDLES_OF_DEVICE: u64 = 2048;
+    const HANDLES_OF_DEVICE: u64 = 1536;
     if slack == 0.0 || page_bytes == 0 {
         return 1;
     }
