@@ -1,8 +1,12 @@
 //! Blocks that more than one stream uses, and streams whose handles come again.
 
-use millpond::driver::{Call, Driver};
-use millpond::pool::PoolConfig;
+use std::sync::Arc;
+
+use millpond::driver::{Around, Call, Driver, Stream, Watched};
+use millpond::pool::{Pool, PoolConfig};
 use millpond::{FreeError, Resource};
+use millpond_sim::SimGpu;
+use parking_lot::Mutex;
 
 use super::{MIB, alone, assert_no_findings, gpu, pool, stream, write};
 
@@ -191,6 +195,48 @@ fn blocks_of_another_stream_are_waited_for_once() {
         write(&gpu, block, BYTES, second);
         pool.deallocate(block, BYTES, second).unwrap();
     }
+    assert_no_findings(&gpu);
+}
+
+/// Destroys a stream once the driver was asked so often for ids of streams: as another thread may do at any moment.
+#[derive(Clone, Debug)]
+struct Destroyer {
+    gpu: Arc<SimGpu>,
+    next: Arc<Mutex<Option<(u64, Stream)>>>,
+}
+
+impl Around for Destroyer {
+    fn around<T>(&self, call: impl FnOnce() -> T) -> T {
+        let answer = call();
+        let next = &mut *self.next.lock();
+        if let Some((_, stream)) =
+            next.take_if(|(asked, _)| self.gpu.calls(Call::StreamId) >= *asked)
+        {
+            self.gpu.destroy_stream(stream).unwrap();
+        }
+        answer
+    }
+}
+
+/// The pool finds a stream there and then asks whether it is captured. It may be gone by then.
+#[test]
+fn a_stream_that_goes_while_the_pool_asks_about_it_fails_no_request() {
+    const BYTES: usize = 3 * MIB;
+    let gpu = gpu(7);
+    let destroyer = Destroyer { gpu: Arc::clone(&gpu), next: Arc::default() };
+    let driver = Arc::new(Watched::with(gpu.clone(), destroyer.clone()));
+    let pool = Pool::with_config(driver, PoolConfig { slack: 0.0, ..alone() }).unwrap();
+    let (going, staying) = (stream(&gpu), stream(&gpu));
+    let block = pool.allocate(BYTES, going).unwrap();
+    write(&gpu, block, BYTES, going);
+    pool.deallocate(block, BYTES, going).unwrap();
+    // The pool asks once for the stream of the request, and once for the one that has freed the memory.
+    *destroyer.next.lock() = Some((gpu.calls(Call::StreamId) + 2, going));
+    let taken = pool.allocate(BYTES, staying).unwrap();
+    assert_eq!(*destroyer.next.lock(), None, "the stream went meanwhile");
+    write(&gpu, taken, BYTES, staying);
+    pool.deallocate(taken, BYTES, staying).unwrap();
+    pool.assert_valid();
     assert_no_findings(&gpu);
 }
 

@@ -155,12 +155,18 @@ impl Streams {
             self.gone.remove(&slot);
             return Ok(());
         }
+        Err(self.note_gone(slot))
+    }
+
+    /// Notes that a stream is gone. Returns the error that says so.
+    fn note_gone(&mut self, slot: StreamSlot) -> DriverError {
+        self.state(slot).is_gone = true;
         self.gone.insert(slot);
-        Err(DriverError::with_detail(
+        DriverError::with_detail(
             Call::RecordEvent,
             DriverErrorKind::InvalidHandle,
             "the stream is gone",
-        ))
+        )
     }
 
     pub(super) fn check_capture(
@@ -168,7 +174,13 @@ impl Streams {
         slot: StreamSlot,
         driver: &dyn Driver,
     ) -> DriverResult<()> {
-        let is_captured = is_captured(self.state(slot).handle, driver)?;
+        let is_captured = match is_captured(self.state(slot).handle, driver) {
+            // Another thread has destroyed the stream since the pool looked whether it is there.
+            Err(error) if error.kind == DriverErrorKind::InvalidHandle => {
+                return Err(self.note_gone(slot));
+            }
+            answer => answer?,
+        };
         self.state(slot).is_captured = is_captured;
         if !is_captured {
             return Ok(());
