@@ -104,7 +104,9 @@ def nothing_is_left(but_for_bytes=0):
     torch._C._cuda_clearCublasWorkspaces()
     assert torch.cuda.memory_allocated() == but_for_bytes, torch.cuda.memory_summary()
     torch.cuda.empty_cache()
-    assert torch.cuda.memory_reserved() == (2 * MIB if but_for_bytes else 0), torch.cuda.memory_summary()
+    # A handle stays as a whole, whatever its size, while a block is in it.
+    handle = (2 * MIB, 8 * MIB, 32 * MIB) if but_for_bytes else (0,)
+    assert torch.cuda.memory_reserved() in handle, torch.cuda.memory_summary()
 
 
 def figures():
