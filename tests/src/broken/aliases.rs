@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millpond::driver::{
-    Access, CaptureState, Counted, DevicePtr, Driver, DriverError, DriverResult, Event,
-    EventTiming, PhysicalHandle, PhysicalProperties, RelaxedCalls, Stream, StreamId,
+    Access, CaptureState, Counted, DevicePtr, Driver, DriverResult, Event, EventTiming,
+    PhysicalHandle, PhysicalProperties, RelaxedCalls, Stream, StreamId,
 };
-use millpond::resource::OutOfMemory;
 use millpond::{AllocError, FreeError, Resource, Usage};
 use parking_lot::Mutex;
 
-use super::not_a_block;
+use super::{block_to_free, refused};
 
 const PAGE: usize = 2 << 20;
 /// Pages of a handle, at the least.
@@ -240,18 +239,6 @@ impl Aliases {
             is_used || self.driver.destroy_event(*event).is_err()
         });
     }
-
-    fn explain(state: &State, bytes: usize, error: DriverError) -> AllocError {
-        if !error.is_out_of_memory() {
-            return error.into();
-        }
-        AllocError::OutOfMemory(Box::new(OutOfMemory {
-            requested_bytes: bytes,
-            live_bytes: state.usage.live_bytes,
-            reserved_bytes: state.usage.reserved_bytes,
-            ..OutOfMemory::default()
-        }))
-    }
 }
 
 impl Resource for Aliases {
@@ -270,7 +257,7 @@ impl Resource for Aliases {
         let id = self.driver.stream_id(stream)?;
         let is_captured = self.driver.capture_state(stream)? != CaptureState::None;
         let placed = self.place(state, bytes.div_ceil(PAGE), is_captured);
-        let place = placed.map_err(|error| Self::explain(state, bytes, error))?;
+        let place = placed.map_err(|error| refused(&state.usage, bytes, error))?;
         let handle = &mut state.handles[place.handle];
         self.order(handle, &place, id, stream)?;
         let addresses = &mut handle.addresses[place.address];
@@ -287,17 +274,8 @@ impl Resource for Aliases {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        let is_captured = match state.live.get(&ptr) {
-            None => {
-                let before = state.live.range(..ptr).next_back();
-                return Err(not_a_block(ptr, before.map(|(start, block)| (*start, block.bytes))));
-            }
-            Some(block) if block.bytes != bytes => {
-                let allocated_bytes = block.bytes;
-                return Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes });
-            }
-            Some(block) => block.is_captured,
-        };
+        let is_captured =
+            block_to_free(&state.live, (ptr, bytes), |block| block.bytes)?.is_captured;
         let mut freed = None;
         if !is_captured {
             let id = self.driver.stream_id(stream)?;

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millpond::driver::{
-    Access, Counted, DevicePtr, Driver, DriverError, DriverResult, Event, EventTiming,
-    PhysicalHandle, PhysicalProperties, Stream, StreamId,
+    Access, Counted, DevicePtr, Driver, DriverResult, Event, EventTiming, PhysicalHandle,
+    PhysicalProperties, Stream, StreamId,
 };
-use millpond::resource::OutOfMemory;
 use millpond::{AllocError, FreeError, Resource, Usage};
 use parking_lot::Mutex;
 
-use super::not_a_block;
+use super::{block_to_free, refused};
 
 const PAGE: usize = 2 << 20;
 /// Beyond this many, those that nothing refers to are looked for.
@@ -163,18 +162,6 @@ impl MovingPages {
             used || self.driver.destroy_event(*event).is_err()
         });
     }
-
-    fn explain(state: &State, bytes: usize, error: DriverError) -> AllocError {
-        if !error.is_out_of_memory() {
-            return error.into();
-        }
-        AllocError::OutOfMemory(Box::new(OutOfMemory {
-            requested_bytes: bytes,
-            live_bytes: state.usage.live_bytes,
-            reserved_bytes: state.usage.reserved_bytes,
-            ..OutOfMemory::default()
-        }))
-    }
 }
 
 impl Resource for MovingPages {
@@ -192,7 +179,7 @@ impl Resource for MovingPages {
         }
         let mut pages = match self.take_pages(state, bytes.div_ceil(PAGE), stream) {
             Ok(pages) => pages,
-            Err(error) => return Err(Self::explain(state, bytes, error)),
+            Err(error) => return Err(refused(&state.usage, bytes, error)),
         };
         match self.map_pages(&pages) {
             Ok(start) => {
@@ -203,7 +190,7 @@ impl Resource for MovingPages {
             }
             Err(error) => {
                 state.free_pages.append(&mut pages);
-                Err(Self::explain(state, bytes, error))
+                Err(refused(&state.usage, bytes, error))
             }
         }
     }
@@ -213,17 +200,7 @@ impl Resource for MovingPages {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        match state.live.get(&ptr) {
-            None => {
-                let before = state.live.range(..ptr).next_back();
-                return Err(not_a_block(ptr, before.map(|(start, block)| (*start, block.bytes))));
-            }
-            Some(block) if block.bytes != bytes => {
-                let allocated_bytes = block.bytes;
-                return Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes });
-            }
-            Some(_) => {}
-        }
+        block_to_free(&state.live, (ptr, bytes), |block| block.bytes)?;
         let id = self.driver.stream_id(stream)?;
         let event = self.driver.create_event(EventTiming::Disabled)?;
         if let Err(error) = self.driver.record_event(event, stream) {

@@ -10,7 +10,7 @@ use millpond::resource::{ALIGNMENT, OutOfMemory};
 use millpond::{AllocError, FreeError, Resource, Usage};
 use parking_lot::Mutex;
 
-use super::not_a_block;
+use super::block_to_free;
 
 const CHUNK_BYTES: usize = 16 << 20;
 
@@ -190,16 +190,7 @@ impl Resource for Regions {
             return Ok(());
         }
         let state = &mut *self.state.lock();
-        match state.live.get(&ptr) {
-            None => {
-                let before = state.live.range(..ptr).next_back();
-                return Err(not_a_block(ptr, before.map(|(block, bytes)| (*block, *bytes))));
-            }
-            Some(&allocated_bytes) if allocated_bytes != bytes => {
-                return Err(FreeError::WrongSize { ptr, given_bytes: bytes, allocated_bytes });
-            }
-            Some(_) => {}
-        }
+        block_to_free(&state.live, (ptr, bytes), |bytes| *bytes)?;
         let point = self.record(stream)?;
         state.live.remove(&ptr);
         state.usage.block_freed(bytes);

@@ -170,7 +170,7 @@ fn streams_find_their_own_blocks_without_the_driver() {
     assert_no_findings(&gpu);
 }
 
-/// What a stream keeps of others' memory it waits for once, however many blocks of theirs it takes.
+/// A stream waits once for another stream, however many of its blocks it takes.
 #[test]
 fn blocks_of_another_stream_are_waited_for_once() {
     const BYTES: usize = 3 * MIB;

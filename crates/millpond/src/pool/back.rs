@@ -45,6 +45,8 @@ mod pages;
 mod place;
 mod state;
 
+use std::collections::VecDeque;
+
 use parking_lot::{Mutex, MutexGuard};
 
 pub(super) use self::bins::STEP_BYTES;
@@ -191,7 +193,7 @@ impl Back {
                 ),
                 is_short: false,
                 failed_search: None,
-                freed_before: Default::default(),
+                freed_before: VecDeque::new(),
                 kept: Kept::default(),
                 leaving: Vec::new(),
                 withheld: Vec::new(),

@@ -56,7 +56,7 @@ impl Watched {
     }
 }
 
-/// While this lives, a pool is looked after. When it is dropped, nobody looks any more.
+/// While this lives, the background looks after a pool.
 #[derive(Debug)]
 pub(super) struct Watch {
     id: u64,
@@ -72,7 +72,7 @@ pub(super) fn watch(tiers: &Arc<Tiers>) -> Option<Watch> {
     let mut pools = BACKGROUND.pools.lock();
     if pools.thread.is_none() {
         let thread = std::thread::Builder::new().name("millpond".into()).spawn(run);
-        // Without a thread pools work as well; what lies about then does until somebody trims.
+        // Without a thread pools work as well. They keep unused memory until the program trims them.
         pools.thread = Some(thread.ok()?.thread().id());
     }
     let due = Instant::now() + interval(tiers);
@@ -176,7 +176,7 @@ pub(super) struct Upkeep {
     fragmentation_seen: AtomicBool,
 }
 
-/// How long memory is kept that nobody needs, in intervals. Learns from its mistakes: memory that had to be fetched again was
+/// For how many intervals a pool keeps unused memory. Learns from its mistakes: memory that had to be fetched again was
 /// given back too early.
 #[derive(Debug)]
 struct Adaptive {
@@ -226,7 +226,7 @@ impl Adaptive {
     }
 }
 
-/// Merges what caches keep, and gives back what nobody has needed since the background last looked. Returns how many bytes.
+/// Merges what caches keep, and gives back memory that was not used since the background last looked. Returns how many bytes.
 pub(super) fn defragment(tiers: &Tiers) -> usize {
     if tiers.has_forked() {
         return 0;
@@ -255,7 +255,7 @@ pub(super) fn interval_has_passed(tiers: &Tiers) {
     tiers.sweep_regions(Sweep::WithoutWaiting);
     tiers.family.regions().iter().for_each(|region| interval_has_passed(region));
     tiers.back.settle_gone_streams();
-    // What an idle thread has freed last is nobody's, and may expire.
+    // The blocks that an idle thread freed last may expire, too.
     tiers.give_back_all_pending();
     merge_if_fragmented(tiers);
     tiers.forget_gone_streams();
@@ -305,14 +305,14 @@ fn release_unused_above(tiers: &Tiers, threshold: usize) {
     }
 }
 
-/// Empties caches, if too much of what is reserved is nobody's, so that it merges.
+/// Empties caches, so that free memory merges, if too much of the pool's memory is not live.
 pub(super) fn merge_if_fragmented(tiers: &Tiers) {
     if tiers.fragmentation() > tiers.settings.get().defrag_threshold {
         tiers.drain();
     }
 }
 
-/// Wakes the background if too much of what is reserved is nobody's.
+/// Wakes the background if too much of the pool's memory is not live.
 pub(super) fn look_at_fragmentation(tiers: &Tiers) {
     // A forked child's pool has no background.
     if tiers.identity.process().is_child() {

@@ -49,13 +49,13 @@ pub struct PoolConfig {
     /// Blocks larger than this are the driver's own allocations, as if there were no pool: not in regions and captures, and
     /// only with the default alignment. `None`: all blocks are the pool's.
     pub direct_above_bytes: Option<usize>,
-    /// How much stays reserved although nothing uses it. Beyond that, memory that was not used during the last 128 to 192 frees of blocks
-    /// above 1 MiB goes back to the driver with the next of them, once its work is done: something as CUDA's own pools do where the host waits.
-    /// `None`: it stays until the background, or [`trim`](crate::Resource::trim), gives it back.
+    /// The pool gives unused memory back while more than this is reserved. The thread that frees blocks above 1 MiB looks at every 64th of
+    /// them, and gives back what was not used since its last look and whose work is done. `None`: unused memory stays until the
+    /// background or [`trim`](crate::Resource::trim) gives it back.
     pub release_threshold_bytes: Option<usize>,
     /// The share of what is reserved and not live above which the background empties caches to merge what they hold.
     pub defrag_threshold: f64,
-    /// How often the background looks, in milliseconds. What nobody has needed from one look to the next goes back.
+    /// How often the background looks, in milliseconds. Memory that was not used from one look to the next goes back.
     pub defrag_interval_ms: u64,
     /// Whether the pool counts what it does.
     pub enable_stats: bool,

@@ -57,10 +57,8 @@ struct Book {
     /// All mappings, by address, and the addresses at which each handle is mapped.
     mappings: BTreeMap<u64, Mapping>,
     places: HashMap<PhysicalHandle, Vec<u64>>,
-    /// Where each page of memory is shown, and the addresses of all that are. A page that is mapped at several addresses is there once: it is shown
-    /// where a block used it last.
+    /// Where each page of memory is shown. A page that is mapped at several addresses is there once: it is shown where a block used it last.
     shown: HashMap<Page, u64>,
-    shown_at: BTreeSet<u64>,
     page_bytes: u64,
     /// Blocks that users hold, by address.
     live: BTreeMap<u64, u64>,
@@ -202,17 +200,13 @@ impl Book {
     }
 
     fn show(&mut self, pages: Vec<(Page, u64)>) {
-        for (page, at) in &pages {
-            self.shown.insert(*page, *at);
-            self.shown_at.insert(*at);
-        }
+        self.shown.extend(pages.iter().copied());
         self.enter_pages(EventKind::SegmentMap, pages.into_iter().map(|(_, at)| at).collect());
     }
 
     fn hide(&mut self, pages: &[(Page, u64)]) {
-        for (page, at) in pages {
+        for (page, _) in pages {
             self.shown.remove(page);
-            self.shown_at.remove(at);
         }
         self.enter_pages(EventKind::SegmentUnmap, pages.iter().map(|(_, at)| *at).collect());
     }
@@ -228,7 +222,8 @@ impl Book {
     /// What stands now, each cut into blocks.
     fn segments(&self) -> impl Iterator<Item = SnapshotSegment> {
         // What is mapped end to end is one segment, as PyTorch's expandable ones are.
-        let mapped = end_to_end(self.shown_at.iter().copied(), self.page_bytes);
+        let shown: BTreeSet<u64> = self.shown.values().copied().collect();
+        let mapped = end_to_end(shown, self.page_bytes);
         let mapped = mapped.into_iter().map(|(addr, bytes)| self.segment(addr, bytes, true));
         let allocated = self.allocated.iter();
         mapped.chain(allocated.map(|(addr, bytes)| self.segment(*addr, *bytes, false)))

@@ -53,7 +53,7 @@ pub(super) const POOL_OPTIONS: &[OptionSpec] = &[
         "release_threshold_bytes",
         Kind::SizeOrNone,
         "none",
-        "how much may stay reserved that nothing uses; the rest goes back as blocks are freed",
+        "unused memory goes back to the driver while more than this is reserved",
     ),
     OptionSpec::new(
         "defrag_threshold",
